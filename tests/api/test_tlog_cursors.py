@@ -15,7 +15,7 @@ from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.growth import Edge
 from muniment.tlog.keys import parse_verifier_key
-from muniment.tlog.operating.succession import begin
+from muniment.tlog.operating.rotation import begin
 from muniment.tlog.proofs import check_proof, parse_proof
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.integrator import Integrator
@@ -64,12 +64,12 @@ async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, colu
     await add_triggers(context, 1, first=301)
     after = await turn(context, clock)
     assert (after.state, after.size, after.note) == ("halted", before.size, before.note), moved
-    assert "does not go on with the" in (after.why or "")
+    assert "does not continue with the" in (after.why or "")
     # The next epoch continues after what was signed, and not at the moved cursor.
     assert (await begin(context)).after == before.after
     assert kinds(await entries_of(context)) == ["log"]
     assert (await turn(context, clock)).size == 3
-    assert kinds(await entries_of(context)) == ["log", "trigger", "taken-over"]
+    assert kinds(await entries_of(context)) == ["log", "trigger", "backfilled"]
 
 
 DAMAGED_RUNS: list[LiteralString] = [
@@ -132,7 +132,7 @@ async def test_facts_that_were_not_signed_come_into_the_next_epoch(
     assert sorted(facts) == sorted(
         [
             "log",
-            "taken-over",
+            "backfilled",
             "deactivation",
             "trigger",
             "trigger",

@@ -17,8 +17,8 @@ from muniment.app import build_context
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.entries import LogFact, parse_entry, previous_epoch
-from muniment.tlog.operating.standing import resume
-from muniment.tlog.operating.succession import begin
+from muniment.tlog.operating.freeze import resume
+from muniment.tlog.operating.rotation import begin
 from postgres import Cluster
 
 pytestmark = pytest.mark.long

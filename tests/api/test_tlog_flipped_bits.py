@@ -13,7 +13,7 @@ from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.growth import Edge
-from muniment.tlog.operating.succession import begin
+from muniment.tlog.operating.rotation import begin
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import read_mark
@@ -24,7 +24,7 @@ SECOND_BUNDLE, LAST_ENTRY = "WHERE level = -1 AND n = 1", "WHERE leaf_index = 60
 Place: TypeAlias = tuple[LiteralString, LiteralString, LiteralString]
 HALTED: dict[Place, str] = {
     ("tlog_epochs", "epoch", ""): "lacks the entries 512 to 602",
-    ("tlog_epochs", "origin", ""): "which the database does not know",
+    ("tlog_epochs", "origin", ""): "which the database lacks",
     ("tlog_epochs", "place", ""): "it is not where the log was last open",
     ("tlog_epochs", "size", ""): "lacks the entries 512 to 603",
     ("tlog_epochs", "root", ""): "has another root",
@@ -37,16 +37,16 @@ HALTED: dict[Place, str] = {
     ("tlog_tiles", "epoch", SECOND_BUNDLE): "the log lacks tile -1/1",
     ("tlog_tiles", "data", "WHERE level = 0 AND n = 1"): "",
     ("tlog_tiles", "data", "WHERE level = 1"): "the stored tree",
-    ("tlog_epochs", "after_function", ""): "does not go on with the functions",
-    ("tlog_epochs", "after_deactivation", ""): "does not go on with the deactivations",
-    ("tlog_runs", "kind", "WHERE first_index = 302"): "does not go on with the deactivations",
+    ("tlog_epochs", "after_function", ""): "does not continue with the functions",
+    ("tlog_epochs", "after_deactivation", ""): "does not continue with the deactivations",
+    ("tlog_runs", "kind", "WHERE first_index = 302"): "does not continue with the deactivations",
 }
 # They need no person: the log is not signed, and goes on when its row is repaired.
 UNSIGNED: list[Place] = [("tlog_epochs", "vkeys", ""), ("tlog_epochs", "state", "")]
 # Nothing is computed from them, or nothing more: what is signed later is right.
 COUNTED: tuple[LiteralString, ...] = ("first_seq", "first_index", "count")
 HARMLESS: list[Place] = [
-    ("tlog_epochs", "old_trigger", ""), ("tlog_epochs", "taken_over", ""), ("tlog_epochs", "opened_at_ms", ""),
+    ("tlog_epochs", "old_trigger", ""), ("tlog_epochs", "backfilled", ""), ("tlog_epochs", "opened_at_ms", ""),
     ("tlog_tiles", "data", "WHERE level = -1 AND n = 0"), ("tlog_tiles", "data", "WHERE level = 0 AND n = 0"),
     *[("tlog_runs", column, "WHERE first_index = 302") for column in COUNTED],
 ]  # fmt: skip

@@ -16,15 +16,15 @@ from muniment.evm.typed_data import compile_types, digest
 from muniment.settings import Settings
 from muniment.tlog.entries import (
     NO_EPOCH,
+    BackfilledFact,
     DeactivationFact,
     FunctionFact,
     LogFact,
-    TakenOverFact,
     TriggerFact,
     description_hash,
     parse_entry,
 )
-from muniment.tlog.sequencing import runs, store
+from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Overtaken
 from muniment.triggers.typed_data import registry_domain
@@ -62,7 +62,7 @@ async def test_each_fact_becomes_the_entry_that_its_record_says(
     found = [parse_entry(each) for each in await entries_of(context)]
     assert found[:5] == [
         LogFact(f"{NAME}/log/1", epoch.vkey, NO_EPOCH, "new", began_at, epoch.vkeys.split("\n")[1]),
-        TakenOverFact(began_at),
+        BackfilledFact(began_at),
         FunctionFact(cid, ALICE.address, function["creator"], function["createdAt"]),
         FunctionFact(cid, BOB.address, function["creator"], function["createdAt"]),
         TriggerFact(
@@ -87,8 +87,8 @@ async def test_facts_from_before_the_log_stand_before_the_entry_that_says_so(
     await register(client, TriggerDraft(cid))
     epoch = await turn(context, clock)
     found = kinds(await entries_of(context))
-    assert found == ["log", "function", *["trigger"] * 300, "taken-over", "trigger"]
-    assert (epoch.taken_over, epoch.size) == (302, 304)
+    assert found == ["log", "function", *["trigger"] * 300, "backfilled", "trigger"]
+    assert (epoch.backfilled, epoch.size) == (302, 304)
     assert (await shown(context)).checkpoint.root == naive(await entries_of(context))
 
 
@@ -100,7 +100,7 @@ async def test_a_fact_has_the_index_that_its_run_says(context: Context, clock: C
     rows = await context.database.fetch("SELECT seq, sig FROM triggers ORDER BY seq")
     entries = await entries_of(context)
     for seq, sig in rows:
-        run = await runs.find(context.database, epoch.epoch, store.TRIGGER, seq)
+        run = await store.find_run(context.database, epoch.epoch, store.TRIGGER, seq)
         assert run
         behind = sum(run.first_seq <= other < seq for other, _ in rows)
         assert behind < run.count <= 256

@@ -17,7 +17,7 @@ from conftest import Clock
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.entries import DeactivationFact, Fact, FunctionFact, TriggerFact, parse_entry
-from muniment.tlog.operating.succession import rotate
+from muniment.tlog.operating.rotation import rotate
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Overtaken
 

@@ -15,10 +15,10 @@ from muniment.tlog.checkpoints import Checkpoint, open_checkpoint, parse_checkpo
 from muniment.tlog.entries import CloseFact, LogFact, parse_entry, previous_epoch
 from muniment.tlog.keys import keys_of_log, parse_verifier_key
 from muniment.tlog.notes import parse_note, sign_note
-from muniment.tlog.operating import succession
-from muniment.tlog.operating.standing import freeze, resume
+from muniment.tlog.operating import rotation
+from muniment.tlog.operating.freeze import freeze, resume
+from muniment.tlog.operating.rotation import begin, rotate
 from muniment.tlog.operating.status import look
-from muniment.tlog.operating.succession import begin, rotate
 from muniment.tlog.sequencing import opening
 from muniment.tlog.sequencing.mark import MARK_FILE, raise_mark
 from muniment.tlog.sequencing.store import Epoch
@@ -63,7 +63,9 @@ async def test_a_frozen_log_stays_stopped_until_it_is_resumed(context: Context, 
     await resume(context, [], is_nothing_published=False)  # the mark of this host is known
     after = await turn(context, clock)
     assert (after.state, after.why, after.size, after.note_size) == ("open", None, 5, 5)
-    await refused(lambda: resume(context, [], is_nothing_published=True), "the log is open: nothing stops", context)
+    await refused(
+        lambda: resume(context, [], is_nothing_published=True), "the log is open: there is nothing to resume", context
+    )
 
 
 async def test_a_log_that_moved_goes_on_when_its_followers_have_seen_nothing_else(
@@ -136,7 +138,7 @@ async def test_an_epoch_that_the_database_has_lost_keeps_its_number(context: Con
     (context.settings.data_dir / MARK_FILE).write_bytes(mark)
     halted = await turn(after, clock)
     assert (halted.epoch, halted.state) == (1, "halted")
-    await refused(lambda: resume(after, [], is_nothing_published=True), "`muniment tlog begin` begins another", after)
+    await refused(lambda: resume(after, [], is_nothing_published=True), "`muniment tlog begin` begins the next", after)
     assert (await begin(after)).origin == f"{NAME}/log/3"
     new = await turn(after, clock)
     assert (new.origin, new.state, new.note_size) == (f"{NAME}/log/3", "open", 5)
@@ -148,7 +150,7 @@ async def test_an_epoch_that_the_database_has_lost_keeps_its_number(context: Con
 
 async def test_no_epoch_is_begun_where_nothing_was_lost(context: Context, clock: Clock) -> None:
     await turn(context, clock)
-    await refused(lambda: begin(context), "nothing was lost", context)
+    await refused(lambda: begin(context), "has no reason to halt", context)
     await freeze(context)
     assert (await begin(context)).epoch == 2
 
@@ -214,7 +216,7 @@ def killed(*_: object, **__: object) -> None:
 
 
 STEPS: dict[str, tuple[object, str]] = {
-    "begin_closing": (succession.store, "begin_closing"), "turn": (succession.Integrator, "turn"),
+    "begin_closing": (rotation.store, "begin_closing"), "turn": (rotation.Integrator, "turn"),
     "begin_epoch": (opening, "begin_epoch"), "take_next_secret": (opening, "take_next_secret"),
 }  # fmt: skip
 
@@ -241,7 +243,7 @@ async def test_the_state_tells_what_waits_and_what_is_known(context: Context, cl
     await add_triggers(context, 2)
     state = await look(context)
     assert (state.waiting, state.key) == ({"functions": 0, "triggers": 2, "deactivations": 0}, "ours")
-    assert (state.mark_origin, state.mark_size, state.brake) == (f"{NAME}/log/1", 2, None)
+    assert (state.mark_origin, state.mark_size, state.halt_reason) == (f"{NAME}/log/1", 2, None)
     assert (await look(replace_key(context, NEXT_KEY, ""))).key == "other"
     assert (state.epochs[0].size, state.epochs[0].signed_at) == (2, iso(context))
     raise_mark(context.settings.data_dir, note_of(await epoch_of(context), 9, bytes(32)))

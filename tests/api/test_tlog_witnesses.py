@@ -19,7 +19,7 @@ from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.witnessing import asking
+from muniment.tlog.witnessing import witness_client
 from witness_site import (
     Lie,
     Reply,
@@ -117,7 +117,7 @@ async def test_a_slow_witness_is_not_waited_for(
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(asking, "SECONDS_MAX", 0.3)
+    monkeypatch.setattr(witness_client, "SECONDS_MAX", 0.3)
     witnesses[0].lie = slow
     epoch = await grow(context, clock, integrator)
     assert (epoch.note_size, set(signers(epoch, witnesses))) == (2, {1})

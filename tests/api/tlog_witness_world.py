@@ -15,7 +15,7 @@ from muniment.metrics.text import render
 from muniment.tlog.notes import parse_note, verified
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Epoch
-from muniment.tlog.witnessing.asking import Outcome
+from muniment.tlog.witnessing.witness_client import Outcome
 from scraped import Scraped
 from witness_site import Reply, WitnessSite
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from log_site import LogSite, SiteEpoch, trigger_fact
 from muniment.cli.main import main
-from muniment.tlog.entries import LogFact, TakenOverFact
+from muniment.tlog.entries import BackfilledFact, LogFact
 from muniment.wire import iso_time
 
 Verify = Callable[[], tuple[int, str]]
@@ -25,7 +25,7 @@ def site() -> LogSite:
     key, time_key = (each.verifier for each in epoch.keys)
     at = iso_time(now_s * 1000)
     first = LogFact(key.name, key.text, ("-", "0", "-"), "new", at, time_key.text)
-    epoch.entries = [first.data, TakenOverFact(at).data]
+    epoch.entries = [first.data, BackfilledFact(at).data]
     site = LogSite([epoch])
     site.grow(300, now_s)
     return site

@@ -10,7 +10,7 @@ from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
 from muniment.client.flows.log.entries import Known
 from muniment.errors import LogPartNotFound
-from muniment.tlog.entries import CloseFact, LogFact, TakenOverFact, parse_entry
+from muniment.tlog.entries import BackfilledFact, CloseFact, LogFact, parse_entry
 from muniment.wire import iso_time
 
 RULES = Rules(NOW_S)
@@ -88,7 +88,7 @@ def test_a_checkpoint_of_an_older_epoch_is_compared_without_having_seen_it() -> 
         found = follow(site, each, rules)
         assert (found.faults, found.new_entries, len(heard)) == ([], count, count)
     other = LogSite()
-    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.newest.entries[1] = BackfilledFact(iso_time(NOW_S * 1000 - 1)).data
     other.grow(200)
     for each in (None, seen):
         with pytest.raises(Forked):

@@ -9,7 +9,7 @@ import pytest
 
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, Progress, Rules, Seen
-from muniment.tlog.entries import CloseFact, Entry, TakenOverFact, parse_entry
+from muniment.tlog.entries import BackfilledFact, CloseFact, Entry, parse_entry
 from muniment.tlog.keys import COSIGNATURE, keys_of_log, signing_key
 from muniment.tlog.notes import sign_note
 from muniment.tlog.policy import parse_policy
@@ -50,7 +50,7 @@ def test_another_history_than_before_is_proved(site: LogSite, size: int, shown: 
     site.grow(size)
     seen = follow(site).seen
     other = LogSite()
-    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.newest.entries[1] = BackfilledFact(iso_time(NOW_S * 1000 - 1)).data
     other.grow(shown)
     if shown < size:  # the rest of the larger tree may be served no longer
         with pytest.raises(Late, match=f"shows {shown} entries"):
@@ -68,7 +68,7 @@ def test_the_checkpoint_of_somebody_else_is_compared(site: LogSite) -> None:
     site.grow(700)
     assert follow(site, None, replace(RULES, against=honest)).size == 700
     other = LogSite()
-    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.newest.entries[1] = BackfilledFact(iso_time(NOW_S * 1000 - 1)).data
     other.grow(300)
     with pytest.raises(Forked):
         follow(site, None, replace(RULES, against=[other.newest.note()]))
@@ -145,7 +145,7 @@ def check_flips(site: LogSite, seen: Seen | None, count: int) -> None:
 
 def test_entries_of_another_tree_are_not_believed(site: LogSite) -> None:
     other = LogSite()
-    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.newest.entries[1] = BackfilledFact(iso_time(NOW_S * 1000 - 1)).data
     for each in (site, other):
         each.grow(300)
     site.lie = lambda path, content: other.newest.note().data if path.endswith("checkpoint") else content

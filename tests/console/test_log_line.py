@@ -12,7 +12,7 @@ from builders import deploy
 from conftest import Clock
 from muniment.context import Context
 from muniment.settings import Settings
-from muniment.tlog.operating.standing import freeze
+from muniment.tlog.operating.freeze import freeze
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.integrator import Integrator
 from page_site import Outline

@@ -12,7 +12,7 @@ import msgspec
 
 from muniment.client import Registry, Retry
 from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.entries import NO_EPOCH, LogFact, TakenOverFact, TriggerFact, previous_epoch
+from muniment.tlog.entries import NO_EPOCH, BackfilledFact, LogFact, TriggerFact, previous_epoch
 from muniment.tlog.keys import SigningKey, keys_of_log
 from muniment.tlog.notes import Note, sign_note
 from muniment.tlog.proofs import Proof
@@ -95,7 +95,7 @@ def opened_epoch(number: int = 1, reason: str = "new", before: SiteEpoch | None 
         previous = previous_epoch(before.keys[0].verifier.name, size, before.root(size))
     at = iso_time(NOW_S * 1000)
     fact = LogFact(key.name, key.text, previous, reason, at, time_key.text)
-    epoch.entries = [fact.data, TakenOverFact(at).data]
+    epoch.entries = [fact.data, BackfilledFact(at).data]
     return epoch
 
 

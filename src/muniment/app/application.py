@@ -45,7 +45,7 @@ from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.serving.tail import Tail
+from muniment.tlog.serving.reading import Tail
 from muniment.triggers.store import mark_ended
 from muniment.webhooks.deliverer import Deliverer
 from muniment.webhooks.managing import are_on, remove_unconfirmed

@@ -22,7 +22,7 @@ from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
 from muniment.intents.routes import OPERATIONS as INTENTS
 from muniment.limits.costs import CONTENT, HEALTH, READ, Shed
-from muniment.tlog.serving.proof_routes import OPERATIONS as LOG
+from muniment.tlog.serving.routes import OPERATIONS as LOG
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.users.routes import OPERATIONS as USERS
 from muniment.webhooks.routes import OPERATIONS as WEBHOOKS

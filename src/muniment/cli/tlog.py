@@ -51,7 +51,7 @@ def freeze_log(config: Path | None, **flags: object) -> None:
 
     The service keeps running, and its records wait for the log. Do this before the database moves.
     """
-    from muniment.tlog.operating.standing import freeze
+    from muniment.tlog.operating.freeze import freeze
 
     with output.errors_on_one_line():
         _print_epoch(in_registry(config, flags, freeze))
@@ -73,7 +73,7 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
     It first checks the whole stored tree, and that it begins with every checkpoint that is known. Where it does not,
     it refuses: `muniment tlog begin` then begins another epoch.
     """
-    from muniment.tlog.operating.standing import resume
+    from muniment.tlog.operating.freeze import resume
 
     with output.errors_on_one_line():
         notes = [_bytes_of(path) for path in seen]
@@ -89,7 +89,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     It has another origin. Its first entry names the last tree that this host knows to be signed, so everybody sees what
     is missing. Followers must accept it.
     """
-    from muniment.tlog.operating.succession import begin
+    from muniment.tlog.operating.rotation import begin
 
     with output.errors_on_one_line():
         _print_epoch(in_registry(config, flags, begin))
@@ -104,7 +104,7 @@ def rotate_key(config: Path | None, **flags: object) -> None:
     in the file `tlog-key` afterwards; elsewhere it is that of MUNIMENT_TLOG_KEY_NEXT, which the services then need as
     MUNIMENT_TLOG_KEY. The command can be repeated after an interruption.
     """
-    from muniment.tlog.operating.succession import rotate
+    from muniment.tlog.operating.rotation import rotate
 
     with output.errors_on_one_line():
         _print_epoch(in_registry(config, flags, rotate))

@@ -11,7 +11,7 @@ _KEY: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 
 
 def tlog_fault(name: str, keys: tuple[str, str], policy: str, *, is_required: bool) -> str | None:
-    """What is wrong with the settings of a log, without its keys: that of now, and the next one. None: nothing."""
+    """The fault of the log's settings, or None. `keys`: the current and the next one."""
     key, next_key = keys
     if name and not _NAME.fullmatch(name):
         return "tlog_name has at most 200 letters, digits and . - _ ~ / : and begins with a letter or a digit"

@@ -22,7 +22,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text that is signed. Raises `ValueError` for what no checkpoint can say."""
+        """The text that is signed. Raises `ValueError` for values that a checkpoint cannot have."""
         lines = [check_line(self.origin, "the origin"), str(self.size), base64_of(self.root)]
         lines += [check_line(each, "a line of the checkpoint") for each in self.extensions]
         if not 0 <= self.size <= SIZE_MAX or len(self.root) != HASH_BYTES:

@@ -17,7 +17,7 @@ _MISSING: Final = "signatures of the transparency log need one more library: pip
 
 
 class LibraryMissing(Exception):
-    """The library is not installed. The text says what to type."""
+    """The library is not installed. The message has the command that installs it."""
 
 
 def public_key_of(private_key: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """The entries of the log: the exact bytes whose hashes are the leaves.
 
-An entry is UTF-8 text. Its first line is its kind, and every further line is a value, spelled as the API answers it. So
-everybody who has a record of the API can make the bytes again, and compare their hash with the leaf.
+An entry is UTF-8 text. Its first line is its kind, and each further line is a value as the API returns it. So the
+bytes can be rebuilt from a record of the API, and their hash compared with the leaf.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.tiles import ENTRY_BYTES_MAX
 from muniment.wire import ProvedText
 
-# As many triggers as one deactivation may name (`muniment.triggers.types`).
+# The maximum of triggers in a deactivation (`muniment.triggers.types`).
 _SIGS_MAX: Final = 100
 # Four values, and then the signatures.
 _DEACTIVATION_LINES: Final = range(5, 4 + _SIGS_MAX + 1)
 # `LogFact.previous` of the first epoch.
 NO_EPOCH: Final = ("-", "0", "-")
-# Why an epoch of the log began: it is the first, its key was replaced, or an older state of the registry came back.
+# Why an epoch began: the first one, a new key, or the loss of entries.
 Reason = Literal["new", "rotated", "restored"]
 
 
@@ -130,10 +130,10 @@ class DeactivationFact(Fact, frozen=True):
 
 
 class LogFact(Fact, frozen=True):
-    """The first entry of an epoch: its origin and keys, and what is known of the epoch before it.
+    """The first entry of an epoch: its origin and keys, and the last signed tree of the previous epoch.
 
-    `key` signs the tree, and `time_key` its time: who trusts the one learns the other here. `previous` is the origin,
-    the size and the root in base64 of the epoch before; `-`, `0` and `-` in the first one.
+    `key` signs the tree, `time_key` its time: a follower that trusts `key` learns `time_key` here. `previous` is the
+    origin, the size and the root (base64) of the previous epoch; `-`, `0` and `-` in the first one.
     """
 
     kind: ClassVar[str] = "muniment/log/v1"
@@ -165,10 +165,10 @@ class LogFact(Fact, frozen=True):
         return cls(origin, key, (before, size, root), reason, _time(at), time_key)
 
 
-class TakenOverFact(Fact, frozen=True):
-    """The facts before this entry are older than the log: `at` is the time at which the log took them over."""
+class BackfilledFact(Fact, frozen=True):
+    """The facts before this entry are older than the log, which backfilled them at the time `at`."""
 
-    kind: ClassVar[str] = "muniment/taken-over/v1"
+    kind: ClassVar[str] = "muniment/backfilled/v1"
 
     at: str
 
@@ -193,10 +193,10 @@ class CloseFact(Fact, frozen=True):
         return cls(parse_verifier_key(next_key).text)
 
 
-Entry: TypeAlias = FunctionFact | TriggerFact | DeactivationFact | LogFact | TakenOverFact | CloseFact
+Entry: TypeAlias = FunctionFact | TriggerFact | DeactivationFact | LogFact | BackfilledFact | CloseFact
 _KINDS: Final[dict[str, Callable[[list[str]], Entry]]] = {
     kind.kind: kind.of_lines
-    for kind in (FunctionFact, TriggerFact, DeactivationFact, LogFact, TakenOverFact, CloseFact)
+    for kind in (FunctionFact, TriggerFact, DeactivationFact, LogFact, BackfilledFact, CloseFact)
 }
 
 
@@ -206,12 +206,12 @@ def description_hash(description: str) -> str:
 
 
 def previous_epoch(origin: str, size: int, root: bytes) -> tuple[str, str, str]:
-    """What `LogFact.previous` says of an epoch: its last signed size and root."""
+    """The value of `LogFact.previous` for an epoch with this last signed size and root."""
     return (origin, str(size), base64_of(root))
 
 
 def parse_entry(data: bytes) -> Entry | None:
-    """The entry with these bytes. None: it is of a kind that this release does not know, which is no error.
+    """The entry with these bytes; None for an unknown kind, which is not an error.
 
     Raises `ValueError` for an entry of a known kind that is malformed, or not in the one spelling of its values.
     """

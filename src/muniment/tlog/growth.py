@@ -1,4 +1,4 @@
-"""How a tree grows: new entries, and the tiles, the bundle and the root that they make."""
+"""Appends entries to a tree, and computes the tiles, the bundle and the root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muniment.tlog.tree import leaf_hash, root_hash
 
 
 class StoredTile(NamedTuple):
-    """A tile or a bundle as it is stored: bundles are full and compressed, and so are tiles of level 0 full."""
+    """A stored tile or bundle. Bundles (compressed) and tiles of level 0 are stored when they are full."""
 
     level: int
     n: int
@@ -20,7 +20,7 @@ class StoredTile(NamedTuple):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """What the next entries need of a tree: the entries behind its last full bundle, and the tiles that are not full.
+    """The part of a tree that the next entries change: the entries after its last full bundle, and the partial tiles.
 
     `tiles` has the last tile of each level from 1 on that has a hash and is not full.
     """
@@ -31,7 +31,7 @@ class Edge(msgspec.Struct, frozen=True):
 
     @property
     def room(self) -> int:
-        """How many entries fit into the bundle: a batch ends with it."""
+        """Entries that fit into the current bundle: a batch ends with it."""
         return WIDTH - len(self.tail)
 
     @property
@@ -42,7 +42,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Grown(NamedTuple):
-    """A tree after new entries, and what is to be stored: `tiles` are new, or have more hashes than before."""
+    """A tree after new entries, and the tiles to store: new ones and those with more hashes."""
 
     edge: Edge
     tiles: list[StoredTile]
@@ -52,7 +52,7 @@ EMPTY = Edge(0, (), {})
 
 
 def grow(edge: Edge, entries: list[bytes]) -> Grown:
-    """The tree with `entries` behind `edge`. Raises `ValueError` for more than `edge.room` of them."""
+    """The tree with `entries` appended to `edge`. Raises `ValueError` for more than `edge.room` of them."""
     if len(entries) > edge.room:
         raise ValueError("a batch ends with its bundle")
     size, tail, tiles = edge.size + len(entries), (*edge.tail, *entries), dict(edge.tiles)

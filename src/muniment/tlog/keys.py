@@ -11,7 +11,7 @@ import msgspec
 from muniment.tlog import ed25519
 from muniment.tlog.fields import SIZE_MAX, base64_of, bytes_of, check_name
 
-# The types of signatures (signed-note, section "Signature types") that this module knows.
+# Supported signature types (signed-note, section "Signature types").
 ED25519: Final = 0x01
 COSIGNATURE: Final = 0x04
 _KINDS: Final = frozenset({ED25519, COSIGNATURE})
@@ -20,7 +20,7 @@ _ID_BYTES: Final = 4
 _TIME_BYTES: Final = 8
 # A verifier key is a name, 8 hex digits and 44 characters of base64. Names are like URLs.
 _TEXT_LENGTH_MAX: Final = 1000
-# What HKDF derives the two keys of a log for.
+# The `info` of HKDF for the two keys of a log.
 _ABOUT: Final = {ED25519: b"muniment log checkpoint", COSIGNATURE: b"muniment log time"}
 
 
@@ -45,7 +45,7 @@ class VerifierKey(msgspec.Struct, frozen=True):
     def signed_at(self, text: str, signature: bytes) -> int | None:
         """The time of a signature over a note's text, in seconds since 1970; 0 for a type that has no time.
 
-        None: the key did not sign this. Raises `ed25519.LibraryMissing`.
+        None if the key did not sign this. Raises `ed25519.LibraryMissing`.
         """
         if self.kind == ED25519:
             return 0 if ed25519.is_signed(self.public_key, text.encode(), signature) else None
@@ -73,7 +73,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 
 
 def parse_verifier_key(text: str) -> VerifierKey:
-    """The verifier key of a vkey text. Raises `ValueError`, also for types of signatures that are not known here."""
+    """The verifier key of a vkey text. Raises `ValueError`, also for unsupported types."""
     if len(text) > _TEXT_LENGTH_MAX:
         raise ValueError(f"a verifier key has at most {_TEXT_LENGTH_MAX} characters")
     name, _, rest = text.partition("+")
@@ -111,5 +111,5 @@ def _derived(origin: str, kind: int, secret: bytes) -> SigningKey:
 
 
 def _timed(text: str, at_s: int) -> bytes:
-    """What a timestamped cosignature signs (tlog-cosignature, section "Ed25519 signed message")."""
+    """The signed message of a timestamped cosignature (tlog-cosignature, section "Ed25519 signed message")."""
     return f"cosignature/v1\ntime {at_s}\n{text}".encode()

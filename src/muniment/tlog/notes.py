@@ -32,7 +32,7 @@ class NoteSignature(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A text, which ends in a newline, and its signatures, which nobody has verified."""
+    """A text, which ends in a newline, and its unverified signatures."""
 
     text: str
     signatures: tuple[NoteSignature, ...]
@@ -73,8 +73,8 @@ def sign_note(text: str, keys: Iterable[SigningKey], at_s: int) -> Note:
 def verified(note: Note, keys: Iterable[VerifierKey]) -> Mapping[VerifierKey, int]:
     """The keys among `keys` that signed the note, each with the time of its signature (`VerifierKey.signed_at`).
 
-    Signatures by other keys are ignored. Of a key that signed several times, the first counts. Raises `ValueError` when
-    the signature of one of these keys does not verify: such a note is worth nothing. The result may be empty.
+    Ignores signatures by other keys, and all but the first by each key. Raises `ValueError` if a signature by one of
+    `keys` does not verify. The result may be empty.
     """
     known = dict[tuple[str, bytes], VerifierKey]()
     for key in keys:

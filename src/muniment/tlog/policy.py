@@ -17,7 +17,7 @@ WITNESSES_MAX: Final = 256
 GROUPS_MAX: Final = 256
 _NONE: Final = "none"
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-# A name with an optional URL: how many words stand behind a log and a witness.
+# Numbers of words after `log` and `witness`: the URL is optional.
 _LOG_WORDS: Final = (1, 2)
 _WITNESS_WORDS: Final = (2, 3)
 # A name, a threshold and a member.

@@ -20,9 +20,9 @@ _PROOF_BYTES_MAX: Final = NOTE_BYTES_MAX + 2 * ENTRY_BYTES_MAX + (_HASHES_MAX + 
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """An entry's index, the hashes that lead from it to the root, and the log's checkpoint, which nobody has verified.
+    """An entry's index, the hashes from its leaf to the root, and the checkpoint of the log, all unverified.
 
-    `extra` is data that nothing proves; None: there is none.
+    `extra` is optional data that the proof does not cover.
     """
 
     index: int
@@ -63,7 +63,7 @@ def parse_proof(data: bytes) -> Proof:
 def check_proof(proof: Proof, leaf: bytes, key: VerifierKey) -> Checkpoint:
     """Check that the log of `key` has an entry with the leaf hash `leaf`. Raises `ValueError`.
 
-    The result is the checkpoint that says so. Whether enough witnesses signed it is for `policy` to say.
+    Returns the checkpoint. `policy` decides whether enough witnesses signed it.
     """
     checkpoint = open_checkpoint(proof.checkpoint, key)
     check_inclusion(leaf, proof.index, checkpoint.size, checkpoint.root, proof.hashes)

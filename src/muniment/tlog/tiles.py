@@ -112,7 +112,7 @@ def tiles_for(nodes: Iterable[Node], size: int) -> list[Tile]:
 def hashes_from(tile: Callable[[int, int], bytes]) -> StoredHash:
     """The hashes of nodes from tiles, which `tile` gives by level and number.
 
-    What it returns raises `ValueError` for a tile that does not have the node.
+    The returned function raises `ValueError` for a tile that lacks the node.
     """
 
     def stored(node: Node) -> bytes:

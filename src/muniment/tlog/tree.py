@@ -1,8 +1,8 @@
 """The Merkle tree of RFC 6962 (section 2.1) and RFC 9162 (section 2.1): hashes, proofs, and the check of proofs.
 
 A *node* is a complete subtree: its level, counted from the leaves, and its number among the nodes of that level. The
-hashes of nodes never change as the tree grows, so they are what a log stores. Every function that needs stored hashes
-first says which (`nodes`), so that a caller can read them together, and then takes them from a function.
+hashes of nodes never change as the tree grows, so a log stores them. A caller first asks which nodes a hash needs
+(`nodes_of`), reads them together, and passes a function that returns them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Range(NamedTuple):
         return found
 
 
-# Gives the stored hash of a node.
+# Returns the stored hash of a node.
 StoredHash: TypeAlias = Callable[[Node], bytes]
 
 
@@ -80,7 +80,7 @@ def root_hash(size: int, stored: StoredHash) -> bytes:
 
 
 def nodes_of(ranges: Iterable[Range]) -> set[Node]:
-    """The nodes whose hashes the hashes of these ranges need."""
+    """The nodes from which the hashes of these ranges are computed."""
     return {node for leaves in ranges for node in leaves.nodes}
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from muniment.wire import Record
 
-# What the log promises: a fact is in a signed checkpoint so long after the answer to its request.
+# The log promises that a fact is in a signed checkpoint this many seconds after the response.
 MERGE_DELAY_S: Final = 600
 # `closing`: its last entry is in the tree, and may not be signed yet.
 State = Literal["open", "closing", "frozen", "halted", "closed"]
@@ -26,12 +26,13 @@ class LogEpoch(Record, frozen=True):
     state: Annotated[
         State,
         Meta(
-            description="`open`: it grows; `frozen`: an operator has stopped it; `halted`: it has stopped itself; "
+            description="`open`: it grows; `closing`: its last entry waits for its signature; `frozen`: stopped by "
+            "an operator; `halted`: stopped because it would contradict itself; "
             "`closed`: the next epoch follows"
         ),
     ]
     why: Annotated[str | None, Meta(description="Why it is halted or frozen")]
-    size: Annotated[int, Meta(description="Leaves of the last signed tree; 0: none is signed")]
+    size: Annotated[int, Meta(description="Leaves of the last signed tree; 0 before the first checkpoint")]
     merge_delay_seconds: Annotated[
         int, Meta(description="The log promises that a record is in a signed tree this long after its answer")
     ]

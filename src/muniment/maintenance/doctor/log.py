@@ -9,15 +9,14 @@ from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
 from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.checking import check_beginning
-from muniment.tlog.sequencing.times import signed_at_ms
-from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
+from muniment.tlog.witnessing.witness_client import known_checkpoints
 
 if TYPE_CHECKING:
     from muniment.maintenance.doctor.findings import Examined
     from muniment.storage.database import Database
     from muniment.tlog.sequencing.store import Epoch
-    from muniment.tlog.witnessing.asking import Known
+    from muniment.tlog.witnessing.witness_client import KnownCheckpoint
 
 # A log without new entries is signed every minute.
 _LATE_MS: Final = 300_000
@@ -48,10 +47,10 @@ def judge_log(epoch: Epoch, now_ms: int) -> Finding:
         return warn(f"it is halted: {epoch.why}", remedy)
     if epoch.state == "frozen":
         return warn("it is frozen: new records are not logged", "run `muniment tlog resume` to continue it")
-    at_ms = signed_at_ms(epoch)
+    at_ms = epoch.signed_at_ms
     if now_ms - (epoch.opened_at_ms if at_ms is None else at_ms) > _LATE_MS:
         remedy = f"look whether the service runs, and at its log: it needs the key; {_STATUS}"
-        return warn(f"{epoch.origin} was not signed for five minutes", remedy)
+        return warn(f"{epoch.origin} has not been signed for five minutes", remedy)
     name = "under a random name, which nobody can follow" if opening.is_generated(epoch.origin) else epoch.origin
     return ok(f"{epoch.note_size} entries are signed, {name}")
 
@@ -75,7 +74,7 @@ async def check_witnesses(examined: Examined) -> list[Finding]:
         return [warn(refusal.detail, "look at the database")]
 
 
-async def _judge_witness(database: Database, known: Known) -> Finding:
+async def _judge_witness(database: Database, known: KnownCheckpoint) -> Finding:
     """The finding about one witness. The log is read again, because it may have grown meanwhile."""
     check, signed, epoch = f"witness {known.witness}", known.checkpoint, await store.newest(database)
     if signed is None or epoch is None:

@@ -1,1 +1,1 @@
-"""What an operator does with the log: look at it, stop it, let it go on, and begin its next epoch."""
+"""Operator commands of the log: status, freeze, resume, begin, rotate."""

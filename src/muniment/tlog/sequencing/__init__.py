@@ -1,1 +1,1 @@
-"""How facts come into the log: read from the tables, hashed, stored, checked and signed."""
+"""Writes the log: reads facts from their tables, hashes and stores them, checks the tree and signs it."""

@@ -1,16 +1,19 @@
-"""The look at the stored log before it is signed: what is stored must be the tree that was computed.
+"""Checks of the stored log before it is signed: the stored tree and cursors must be those that were computed.
 
-A flipped bit on a disk or in memory would otherwise be signed, and has ended logs.
+Otherwise a flipped bit on a disk or in memory would be signed, which has ended public logs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, LiteralString
 
+from muniment.functions import store as functions
 from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.fields import HASH_BYTES
+from muniment.tlog.fields import HASH_BYTES, SIZE_MAX
 from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.facts import COUNT
+from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
 from muniment.tlog.tiles import (
     ENTRIES,
     WIDTH,
@@ -21,6 +24,7 @@ from muniment.tlog.tiles import (
     unpacked,
 )
 from muniment.tlog.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
+from muniment.triggers import order as triggers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,10 +35,16 @@ if TYPE_CHECKING:
     from muniment.tlog.tree import Node, StoredHash
 
 
-async def read_whole_edge(database: Reader, epoch: Epoch) -> Edge:
-    """What the next entries need, once it has the root of `epoch`. Raises `ValueError`.
+_NTH: Final[dict[int, LiteralString]] = {
+    FUNCTION: functions.NTH_JOINED, TRIGGER: triggers.NTH_REGISTERED, DEACTIVATION: triggers.NTH_ENDED,
+}  # fmt: skip
+_NAMES: Final = {FUNCTION: "functions", TRIGGER: "triggers", DEACTIVATION: "deactivations"}
 
-    What grew from a damaged edge would agree with itself.
+
+async def read_whole_edge(database: Reader, epoch: Epoch) -> Edge:
+    """The edge of the tree, which must have the root of `epoch`. Raises `ValueError`.
+
+    A tree grown from a damaged edge would agree with itself.
     """
     edge = await store.read_edge(database, epoch)
     if edge.root != epoch.root:
@@ -45,7 +55,7 @@ async def read_whole_edge(database: Reader, epoch: Epoch) -> Edge:
 async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
     """Check that the stored tree has the root of `epoch`, and that the entries from `before` on have their hashes.
 
-    Raises `ValueError` that says what is wrong.
+    Raises `ValueError` with the fault.
     """
     await read_whole_edge(database, epoch)
     for n in range(before // WIDTH, epoch.size // WIDTH):
@@ -69,7 +79,7 @@ async def read_consistency(database: Reader, epoch: Epoch, old: int) -> list[byt
 
 
 async def _read_hashes(database: Reader, epoch: Epoch, nodes: Iterable[Node]) -> StoredHash:
-    """The hashes of these nodes, from as few tiles as have them."""
+    """The hashes of these nodes, each tile read once."""
     tail = (await store.read_edge(database, epoch)).tail
     tiles = {
         (tile.level, tile.n): await _tile(database, epoch, tile.level, tile.n, tail)
@@ -99,3 +109,44 @@ def hash_of_bundle(bundle: bytes, tile: bytes) -> bytes:
     if b"".join(map(leaf_hash, entries)) != tile:
         raise ValueError("stored entries have other hashes")
     return full_tile_hash(tile)
+
+
+async def check_cursors(database: Reader, epoch: Epoch) -> None:
+    """Check that each cursor is where the last run of its kind ends. Raises `ValueError`.
+
+    After a damaged cursor, facts would be missing in the log, or logged twice.
+    """
+    begun = await _begun(database, epoch)
+    for kind, after in epoch.after.items():
+        run = await store.last_run(database, epoch.epoch, kind, SIZE_MAX)
+        if run is None:
+            is_right = after == begun[kind]
+        else:
+            is_right = await COUNT[kind](database, run.first_seq, min(after, SIZE_MAX - 1) + 1) == run.count
+        if not is_right:
+            raise ValueError(f"the log does not continue with the {_NAMES[kind]} after its last entries")
+
+
+async def signed_cursors(database: Reader, epoch: Epoch, size: int) -> dict[int, int]:
+    """The cursors after the first `size` entries of an epoch, since later ones were never signed.
+
+    If the runs up to there are damaged, the cursors with which the epoch began: a fact may be in two epochs, but must
+    not be in none.
+    """
+    found = await _begun(database, epoch)
+    for kind, begun in found.items():
+        run = await store.last_run(database, epoch.epoch, kind, size)
+        if run is None:
+            continue
+        signed = min(run.count, size - run.first_index)
+        count = await store.count_runs_before(database, epoch.epoch, kind, run.first_index) + signed
+        rows = await database.fetch(_NTH[kind], (run.first_seq, max(signed - 1, 0)))
+        if rows and await COUNT[kind](database, begun + 1, rows[0][0] + 1) == count:
+            found[kind] = rows[0][0]
+    return found
+
+
+async def _begun(database: Reader, epoch: Epoch) -> dict[int, int]:
+    """The cursors with which an epoch began."""
+    before = await store.epoch_before(database, epoch.epoch)
+    return before.after if before else dict.fromkeys(_NAMES, 0)

@@ -1,7 +1,7 @@
-"""Checkpoints on their way to the witnesses, and the brake that witnesses are.
+"""Cosignatures of witnesses, and the check against their checkpoints.
 
-A witness that serves a checkpoint under the key of this log which its tree does not contain has proven that the
-database is not the one that signed it. The log must not go on then.
+A witness that serves a checkpoint under the key of this log, which its tree does not contain, proves that another
+database signed it. Then the log halts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import structlog
 from muniment.outgoing import Outgoing
 from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.sequencing.checking import check_beginning, read_consistency
-from muniment.tlog.witnessing.asking import SECONDS_MAX, Asked
-from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
+from muniment.tlog.witnessing.witness_client import SECONDS_MAX, CosignRequest, known_checkpoints
 from muniment.tlog.witnessing.witnesses import Witnesses
 
 if TYPE_CHECKING:
@@ -25,16 +24,16 @@ if TYPE_CHECKING:
     from muniment.tlog.checkpoints import Checkpoint
     from muniment.tlog.notes import Note
     from muniment.tlog.sequencing.store import Epoch
-    from muniment.tlog.witnessing.asking import Known
+    from muniment.tlog.witnessing.witness_client import KnownCheckpoint
 
 _log = structlog.get_logger(__name__)
 
 
 class Cosigning:
-    """The witnesses of a process; without a policy there are none, and every checkpoint passes as it is."""
+    """The witnesses of a process. Without a policy, checkpoints are not cosigned."""
 
     def __init__(self, context: Context) -> None:
-        """Ask the witnesses that the settings of `context` name. Raises `ValueError` for a policy of no use."""
+        """Ask the witnesses that the settings of `context` name. Raises `ValueError` for an unusable policy."""
         settings = context.settings
         self._database = context.database
         self._is_required = settings.tlog_witness_required
@@ -52,11 +51,11 @@ class Cosigning:
 
     @property
     def is_due(self) -> bool:
-        """Whether the checkpoint that was shown last lacks witnesses which may be asked again."""
+        """Whether the last checkpoint lacks witnesses that may be asked again now."""
         return self._witnesses is not None and self._witnesses.is_due
 
     async def compare(self, epoch: Epoch, names: Collection[str] | None = None) -> None:
-        """Compare the tree with what witnesses have of it: all, or those with these names.
+        """Compare the tree with the checkpoints of all witnesses, or of those with these names.
 
         Raises `ValueError` when one has a checkpoint under the key of the log that the tree does not contain.
         """
@@ -66,7 +65,7 @@ class Cosigning:
         for known in await known_checkpoints(self._policy, epoch.origin, key, names=names):
             await self._compare_one(epoch, known)
 
-    async def _compare_one(self, epoch: Epoch, known: Known) -> None:
+    async def _compare_one(self, epoch: Epoch, known: KnownCheckpoint) -> None:
         if known.checkpoint is None or known.note is None:
             return
         why = await self._contradiction(epoch, known.checkpoint)
@@ -85,7 +84,7 @@ class Cosigning:
         return None
 
     async def cosign(self, epoch: Epoch, note: Note, now_s: int) -> str | None:
-        """The note with the cosignatures of witnesses; None: it is held back, since they are too few.
+        """The note with the cosignatures of witnesses, or None if the quorum is required and missing.
 
         Raises `ValueError` when witnesses have another tree of this log.
         """
@@ -95,14 +94,14 @@ class Cosigning:
         async def prove(old: int) -> list[bytes]:
             return await read_consistency(self._database, epoch, old)
 
-        cosigned = await self._witnesses.cosign(Asked(note, epoch.size, now_s, prove))
+        cosigned = await self._witnesses.cosign(CosignRequest(note, epoch.size, now_s, prove))
         if cosigned.opposed:
             await self.compare(epoch, cosigned.opposed)
         if cosigned.quorum:
             names = ", ".join(cosigned.quorum)
             raise ValueError(f"a quorum of witnesses ({names}) has a larger or another tree of this log")
         if not cosigned.is_enough:
-            what = "is held back" if self._is_required else "is shown"
+            what = "is held back" if self._is_required else "is published"
             _log.warning(f"a checkpoint {what} without the quorum of the witnesses", origin=epoch.origin)
             if self._is_required:
                 return None

@@ -1,4 +1,4 @@
-"""The facts that wait to come into the log, read from their tables, and their entries."""
+"""Facts that are not in the log yet: read from their tables, and their entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muniment.wire import iso_time
 if TYPE_CHECKING:
     from muniment.storage.database import Reader
 
-# Rows of one read: a record has a kilobyte as a rule, and as many as the largest body of a request at most.
+# Rows of a read: a record usually has a kilobyte, and at most the size of the largest request body.
 _ROWS_PER_READ: Final = 64
 
 
@@ -41,7 +41,7 @@ class Waiting(NamedTuple):
 
 
 class _FunctionRecord(msgspec.Struct):
-    """What an entry takes from the record of a function."""
+    """The members of a function's record that its entry has."""
 
     cid: str = msgspec.field(name="CID")
     creator: str
@@ -49,7 +49,7 @@ class _FunctionRecord(msgspec.Struct):
 
 
 class _TriggerRecord(msgspec.Struct, rename="camel"):
-    """What an entry takes from the record of a trigger."""
+    """The members of a trigger's record that its entry has."""
 
     function_cid: str
     description: str
@@ -74,7 +74,7 @@ async def read_waiting(
     """At most `room` facts: functions, then triggers, then deactivations, each in the order of commits.
 
     Of each kind those with numbers between `after` and `before`, neither included, and up to the first one whose time
-    is later than `until_ms`. Raises `ValueError` for a fact that no entry can tell.
+    is later than `until_ms`. Raises `ValueError` for a fact that an entry cannot express.
     """
     found = list[Waiting]()
     for kind, read in _READ.items():
@@ -91,7 +91,7 @@ async def read_waiting(
 
 
 def function_entry(row: functions.Joined) -> Waiting:
-    """The entry of a creator who joined a function. Raises `ValueError` for a record that no entry can tell."""
+    """The entry of a creator who joined a function. Raises `ValueError` for a record that an entry cannot express."""
     record = _FUNCTION_RECORD.decode(row.record)
     fact = FunctionFact(record.cid, Address.from_raw(row.creator), record.creator, record.created_at)
     created_at_ms = time_ms_of(record.created_at, "createdAt")
@@ -119,7 +119,7 @@ def deactivation_entry(row: triggers.Ended) -> Waiting:
     return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data, row.created_at_ms)
 
 
-# How many facts of a kind have numbers from one on and below another.
+# Counts the facts of a kind with numbers from the first on and below the second.
 COUNT: Final[Mapping[int, Callable[[Reader, int, int], Awaitable[int]]]] = {
     FUNCTION: functions.count_joined, TRIGGER: triggers.count_registered, DEACTIVATION: triggers.count_ended,
 }  # fmt: skip

@@ -1,6 +1,6 @@
-"""The integrator: every two seconds it brings the facts that wait into the log, and signs a checkpoint.
+"""The integrator: every two seconds it adds waiting facts to the log, and signs a checkpoint.
 
-Each process has one, and needs no lock: the one that stores a batch first wins, and the others have stored nothing.
+Each process has one, without locks: the first to store a batch wins, and the others store nothing.
 """
 
 from __future__ import annotations
@@ -12,39 +12,36 @@ import msgspec
 import structlog
 
 from muniment.tlog.checkpoints import Checkpoint, parse_checkpoint
-from muniment.tlog.entries import TakenOverFact
+from muniment.tlog.entries import BackfilledFact
 from muniment.tlog.growth import Edge, grow
 from muniment.tlog.keys import COSIGNATURE, SigningKey, keys_of_log
 from muniment.tlog.notes import parse_note, sign_note, verified
 from muniment.tlog.sequencing import opening, store
-from muniment.tlog.sequencing.checking import check_beginning, check_stored, read_whole_edge
+from muniment.tlog.sequencing.checking import check_beginning, check_cursors, check_stored, read_whole_edge
 from muniment.tlog.sequencing.cosigning import Cosigning
-from muniment.tlog.sequencing.cursors import check_cursors
 from muniment.tlog.sequencing.facts import Waiting, read_waiting
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
-from muniment.tlog.sequencing.runs import Run
-from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken
-from muniment.tlog.sequencing.times import signed_at_ms
+from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken, Run
 from muniment.wire import iso_time
 
 if TYPE_CHECKING:
     from muniment.context import Context
 
-# A checkpoint that did not grow is signed again for its time.
+# After this time a checkpoint is signed again, even if the log did not grow.
 _FRESH_S: Final = 60
-# Between two batches, whose time says nothing where the process was stopped on the way.
+# The longest pause between two batches, also if the process was suspended during the first.
 _REST_S_MAX: Final = 0.1
-# A fact that waits for longer is worth a warning; the log promises ten minutes.
+# Warn of facts that waited for longer; the log promises ten minutes.
 _LATE_MS: Final = 300_000
 
-# A log that closes has its last entry, and is signed as long as that is not signed.
+# A closing log has its last entry, and is signed until that is signed.
 _SIGNED: Final = frozenset({"open", "closing"})
 
 _log = structlog.get_logger(__name__)
 
 
 class Integrator:
-    """Brings facts into the log of a registry until it is cancelled."""
+    """Adds facts to the log of a registry until it is cancelled."""
 
     def __init__(self, context: Context) -> None:
         """Work with the database and the data directory of `context`."""
@@ -57,7 +54,7 @@ class Integrator:
         await self._cosigning.close()
 
     async def run(self) -> None:
-        """Take turns until cancelled. The pause differs, so that processes do not meet."""
+        """Take turns until cancelled. Random pauses keep the processes apart."""
         try:
             await self._take_turns()
         finally:
@@ -73,18 +70,20 @@ class Integrator:
             except Overtaken:
                 continue
             except Exception as error:  # noqa: BLE001 - the next turn may succeed; this task must not end
-                _log.warning("the transparency log waits", error=type(error).__name__, detail=str(error))
+                _log.warning(
+                    "transparency log: batch failed, will retry", error=type(error).__name__, detail=str(error)
+                )
 
     async def turn(self) -> None:
-        """Bring in the facts that wait, and sign what has grown. Nothing is dated while the time is in doubt."""
+        """Add waiting facts and sign the result. Does nothing while the clock is in doubt."""
         if self._context.clock.doubt() is not None:
             return
         found = await opening.opened(self._context)
         if found is None:
             return
-        epoch, brake = found
-        if brake:
-            await self._halt(epoch, brake.why)
+        epoch, halt = found
+        if halt:
+            await self._halt(epoch, halt.why)
         elif epoch.state in _SIGNED:
             try:
                 await self._work(epoch)
@@ -99,7 +98,7 @@ class Integrator:
         metrics.gauge("tlog_entries").set(epoch.size)
         metrics.gauge("tlog_signed_entries").set(epoch.note_size)
         metrics.gauge("tlog_halted").set(epoch.state not in _SIGNED)
-        if (at_ms := signed_at_ms(epoch)) is not None:
+        if (at_ms := epoch.signed_at_ms) is not None:
             metrics.gauge("tlog_checkpoint_timestamp_seconds").set(at_ms // 1000)
 
     async def _work(self, epoch: Epoch) -> None:
@@ -114,19 +113,16 @@ class Integrator:
         while edge is not None:
             begun_ms = self._context.clock.monotonic_ms()
             epoch, edge = await self._integrate(epoch, edge)
-            # Where a million records wait, as when a log begins, requests still get half of the process.
+            # During a long backfill, requests get half of the process.
             await asyncio.sleep(min((self._context.clock.monotonic_ms() - begun_ms) / 1000, _REST_S_MAX))
-        if epoch.taken_over is not None:
+        if epoch.backfilled is not None:
             try:
                 await self._publish(epoch)
-            except ValueError as error:  # judged by the size that the epoch has now
+            except ValueError as error:  # for `_judge`, the epoch as it is now counts
                 await self._judge(epoch, error)
 
     async def _compare(self, epoch: Epoch) -> None:
-        """Once in the life of a process, compare the tree with what was signed, as this host and witnesses know.
-
-        Raises `ValueError`.
-        """
+        """Once in a process, compare the tree with the mark and the checkpoints of witnesses. Raises `ValueError`."""
         mark = read_mark(self._context.settings.data_dir)
         signed = mark.checkpoint if mark else None
         if signed is not None and signed.origin == epoch.origin:
@@ -135,50 +131,47 @@ class Integrator:
         self._is_compared = True
 
     async def _judge(self, epoch: Epoch, error: ValueError) -> None:
-        """Halt the log for what is wrong in it, unless another process has changed it meanwhile.
-
-        Then the next turn begins with a comparison, before it signs anything.
-        """
+        """Halt the log for `error`, unless another process has changed it. The next turn compares first."""
         now = await store.newest(self._context.database)
         self._is_compared = False
         if now is not None and (now.epoch, now.size, now.note_size) == (epoch.epoch, epoch.size, epoch.note_size):
             await self._halt(now, str(error))
 
     async def _halt(self, epoch: Epoch, why: str) -> None:
-        _log.error("the transparency log is halted; the registry serves on", origin=epoch.origin, detail=why)
+        _log.error("the transparency log is halted; the registry keeps serving", origin=epoch.origin, detail=why)
         await self._context.database.write(lambda tx: store.halt(tx, epoch, why))
 
     async def _integrate(self, epoch: Epoch, edge: Edge) -> tuple[Epoch, Edge | None]:
-        """Store one batch, at most up to the end of a bundle; the tree then, without an edge when nothing was due."""
-        # The time of the log is in whole seconds, and is never before that of an entry.
+        """Store a batch, at most up to the end of a bundle. Returns the new tree; no edge if no fact was due."""
+        # The log's time is in whole seconds, and never earlier than that of an entry.
         database, now_ms = self._context.database, self._context.now_ms() // 1000 * 1000
         settled = await store.settled_before(database)
         ends = dict.fromkeys(epoch.after, settled)
-        if epoch.taken_over is None:
+        if epoch.backfilled is None:
             ends = {kind: min(settled, last + 1) for kind, last in epoch.old.items()}
         waiting = await read_waiting(database, epoch.after, ends, now_ms, edge.room)
-        entries, taken_over = [each.data for each in waiting], epoch.taken_over
+        entries, backfilled = [each.data for each in waiting], epoch.backfilled
         after = {**epoch.after, **{each.kind: each.seq for each in waiting}}
         has_all_old = all(after[kind] >= last for kind, last in epoch.old.items())
-        if taken_over is None and has_all_old and len(entries) < edge.room:
-            taken_over = epoch.size + len(entries)
-            entries.append(TakenOverFact(iso_time(now_ms)).data)
+        if backfilled is None and has_all_old and len(entries) < edge.room:
+            backfilled = epoch.size + len(entries)
+            entries.append(BackfilledFact(iso_time(now_ms)).data)
         if not entries:
             return epoch, None
         self._warn_late(epoch, waiting, now_ms)
         grown = await asyncio.to_thread(grow, edge, entries)
-        new = _moved(epoch, grown.edge.size, grown.edge.root, after, taken_over)
+        new = _moved(epoch, grown.edge.size, grown.edge.root, after, backfilled)
         runs = _runs(epoch.size, waiting)
         await database.write(lambda tx: store.append(tx, epoch, grown, new, runs))
         return new, grown.edge
 
     def _warn_late(self, epoch: Epoch, waiting: list[Waiting], now_ms: int) -> None:
         late_ms = max((now_ms - each.since_ms for each in waiting), default=0)
-        if epoch.taken_over is not None and late_ms > _LATE_MS:
+        if epoch.backfilled is not None and late_ms > _LATE_MS:
             _log.warning("facts came late into the transparency log", seconds=late_ms // 1000)
 
     async def _publish(self, epoch: Epoch) -> None:
-        """Check the stored tree, sign it, and show the checkpoint, if it has grown or its time is old."""
+        """Check the stored tree, sign and publish it, if it has grown or the last signature is old."""
         keys = self._keys(epoch)
         if keys is None:
             return
@@ -199,10 +192,10 @@ class Integrator:
             await database.write(lambda tx: store.publish(tx, epoch, note, epoch.size))
 
     def _keys(self, epoch: Epoch) -> tuple[SigningKey, SigningKey] | None:
-        """The keys of the epoch; None: this process has none."""
+        """The keys of the epoch, if this process has them."""
         try:
             secret = opening.secret_of(self._context)
-        except ValueError as error:  # of this host, and nothing is wrong in the log
+        except ValueError as error:  # a fault of this host, not of the log
             _log.error("the transparency log is not signed", detail=str(error))
             return None
         keys = keys_of_log(epoch.origin, secret) if secret else None
@@ -213,7 +206,7 @@ class Integrator:
 
 
 def _published(epoch: Epoch, keys: tuple[SigningKey, SigningKey]) -> tuple[Checkpoint | None, int]:
-    """The checkpoint that is shown, and its time in seconds since 1970. Raises `ValueError` for a damaged one."""
+    """The published checkpoint, and its time in seconds since 1970. Raises `ValueError` for a damaged one."""
     if epoch.note is None:
         return None, 0
     note = parse_note(epoch.note.encode())
@@ -227,15 +220,15 @@ def _published(epoch: Epoch, keys: tuple[SigningKey, SigningKey]) -> tuple[Check
     return checkpoint, at_s
 
 
-def _moved(epoch: Epoch, size: int, root: bytes, after: dict[int, int], taken_over: int | None) -> Epoch:
+def _moved(epoch: Epoch, size: int, root: bytes, after: dict[int, int], backfilled: int | None) -> Epoch:
     return msgspec.structs.replace(
-        epoch, size=size, root=root, taken_over=taken_over,
+        epoch, size=size, root=root, backfilled=backfilled,
         after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
     )  # fmt: skip
 
 
 def _runs(first_index: int, waiting: list[Waiting]) -> list[Run]:
-    """The runs of a batch whose first leaf is `first_index`: one for each kind."""
+    """The runs of a batch whose first leaf is `first_index`: at most one for each kind."""
     runs = dict[int, Run]()
     for index, each in enumerate(waiting, first_index):
         run = runs.get(each.kind) or Run(each.kind, each.seq, index, 0)

@@ -1,6 +1,6 @@
 """The mark: a file of the host with the newest checkpoint that a process here has signed or seen published.
 
-No backup has it. So a database that went back to an earlier state is behind the mark, and its log must not go on: it
+Backups do not contain it. So a database that was rolled back has fewer entries than the mark, and its log halts: it
 would sign another tree than the one that was shown.
 """
 
@@ -24,19 +24,19 @@ _BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The place of the database (empty: not known), and the last checkpoint as a note; None: none was signed."""
+    """The place of the database (empty if unknown), and the note of the last checkpoint, if any."""
 
     place: str
     note: str | None = None
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """What the note says."""
+        """The checkpoint in the note."""
         return None if self.note is None else parse_checkpoint(parse_note(self.note.encode()).text)
 
 
 def read_mark(data_dir: Path) -> Mark | None:
-    """The mark of this host; None: there is none. Raises `ValueError` for a damaged file, and `OSError`."""
+    """The mark of this host, if it has one. Raises `ValueError` for a damaged file, and `OSError`."""
     try:
         with (data_dir / MARK_FILE).open("rb") as file:
             text = file.read(_BYTES_MAX)
@@ -61,9 +61,9 @@ def claim_place(data_dir: Path, new: str) -> Mark:
 
 
 def raise_mark(data_dir: Path, note: str) -> None:
-    """Have the mark say `note`, unless it says as large a tree of the same log.
+    """Put `note` into the mark, unless the mark has at least this size of the same log.
 
-    Raises `ValueError` when it says another tree of the same size, and `OSError`.
+    Raises `ValueError` if the mark has another tree of the same size, and `OSError`.
     """
     new = parse_checkpoint(parse_note(note.encode()).text)
     with _alone(data_dir):
@@ -82,7 +82,7 @@ def _replace(data_dir: Path, mark: Mark) -> None:
 
 @contextmanager
 def _alone(data_dir: Path) -> Generator[None]:
-    """Keep the other processes of this host from the mark."""
+    """Lock the mark against other processes of this host."""
     descriptor = os.open(data_dir, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

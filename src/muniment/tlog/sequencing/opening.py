@@ -1,4 +1,4 @@
-"""How an epoch of the log begins, and which brakes hold it: the place of the database, and the mark of the host.
+"""Begins epochs of the log, and finds reasons to halt it: the place of the database, and the mark of the host.
 
 Under a generated name, which nobody follows, the log begins another epoch by itself when it finds itself elsewhere or
 behind. Under a chosen name it is halted, and a person decides.
@@ -18,7 +18,7 @@ from muniment.tlog.growth import EMPTY, grow
 from muniment.tlog.keys import keys_of_log, parse_verifier_key
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.cursors import signed_cursors
+from muniment.tlog.sequencing.checking import signed_cursors
 from muniment.tlog.sequencing.facts import last_numbers
 from muniment.tlog.sequencing.mark import Mark, claim_place, read_mark
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch
@@ -42,8 +42,8 @@ _PLACE: Final = """SELECT
     FROM pg_control_system(), pg_database WHERE datname = current_database()"""
 
 
-class Brake(NamedTuple):
-    """Why the log must not go on as it is."""
+class HaltReason(NamedTuple):
+    """Why the log must halt."""
 
     why: str
 
@@ -54,9 +54,9 @@ def is_generated(origin: str) -> bool:
 
 
 def secret_of(context: Context) -> bytes | None:
-    """The secret that the keys of the log are derived from; None: this process never signs.
+    """The secret from which the keys of the log are derived, or None in a process that never signs.
 
-    On SQLite it is in a file of the data directory, which is made. Raises `ValueError` and `OSError`.
+    On SQLite it is in a file of the data directory, which this creates. Raises `ValueError` and `OSError`.
     """
     if context.settings.tlog_key:
         return bytes.fromhex(context.settings.tlog_key)
@@ -66,9 +66,9 @@ def secret_of(context: Context) -> bytes | None:
 
 
 def next_secret_of(context: Context) -> bytes:
-    """The secret of the epoch after the newest one. Raises `ValueError` where the settings have none, and `OSError`.
+    """The secret of the epoch after the newest one. Raises `ValueError` if the settings lack it, and `OSError`.
 
-    On SQLite it is in a file, which is made; `take_next_secret` makes it the secret of this registry.
+    On SQLite it is in a file, which this creates; `take_next_secret` makes it the secret of this registry.
     """
     if context.settings.tlog_key_next:
         return bytes.fromhex(context.settings.tlog_key_next)
@@ -78,7 +78,7 @@ def next_secret_of(context: Context) -> bytes:
 
 
 def take_next_secret(context: Context) -> None:
-    """Replace the file of the secret by that of the next one, if there is one. Raises `OSError`."""
+    """Replace the file of the secret by the file of the next secret, if that exists. Raises `OSError`."""
     path = context.settings.data_dir / NEXT_KEY_FILE
     if not context.settings.tlog_key and path.exists():
         path.replace(path.with_name(KEY_FILE))
@@ -86,7 +86,7 @@ def take_next_secret(context: Context) -> None:
 
 
 def _secret_in(context: Context, name: str) -> bytes:
-    """The secret in a file of the data directory, which is made. Raises `ValueError` and `OSError`."""
+    """The secret in a file of the data directory, created if missing. Raises `ValueError` and `OSError`."""
     path = context.settings.data_dir / name
     if not path.exists():
         _make_secret(context, path)
@@ -100,8 +100,8 @@ def _secret_in(context: Context, name: str) -> bytes:
 
 
 def _make_secret(context: Context, path: Path) -> None:
-    """Make the file of a secret, unless another process is faster: then its secret counts. Raises `OSError`."""
-    # Aside, because a process that is killed here must leave no empty file in the place of the secret.
+    """Create the file of a secret, unless another process was faster. Raises `OSError`."""
+    # Written under another name: a process that is killed here must not leave an empty secret.
     aside = path.with_name(f".{path.name}.{context.random_bytes(_NAME_BYTES).hex()}.part")
     try:
         durable.write_file(aside, context.random_bytes(HASH_BYTES).hex().encode())
@@ -113,7 +113,7 @@ def _make_secret(context: Context, path: Path) -> None:
 
 
 async def place_of(context: Context, mark: Mark | None) -> str:
-    """What tells the database from a copy of it; empty where the server does not say.
+    """An identifier that a copy of the database does not have; empty if the server does not reveal it.
 
     On SQLite it is a random text in the mark. On PostgreSQL it is the cluster, the database in it, and the
     timeline, since a failover may lose commits.
@@ -126,29 +126,29 @@ async def place_of(context: Context, mark: Mark | None) -> str:
     return (await context.database.fetch(_PLACE))[0][0] if may_see else ""
 
 
-async def find_brake(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> Brake | None:
-    """The brake that holds `epoch`, if one does."""
+async def find_halt_reason(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> HaltReason | None:
+    """The reason to halt `epoch`, if there is one."""
     if place != epoch.place and place and epoch.place:
-        return Brake("the database is a copy, or it was moved or restored: it is not where the log was last open")
+        return HaltReason("the database is a copy, or it was moved or restored: it is not where the log was last open")
     signed = mark.checkpoint if mark else None
     if signed is None or signed.origin != epoch.origin:
         if signed is None or await store.has_origin(context.database, signed.origin):
             return None
-        if 0 < _number_of(signed.origin, epoch.origin) < epoch.epoch:  # lost, and another one was begun for it
+        if 0 < _number_of(signed.origin, epoch.origin) < epoch.epoch:  # lost, and replaced by a later epoch
             return None
-        return Brake(f"this host has signed checkpoints of {signed.origin}, which the database does not know")
+        return HaltReason(f"this host has signed checkpoints of {signed.origin}, which the database lacks")
     if epoch.size < signed.size:
-        return Brake(f"this host has signed {signed.size} entries, and the database has {epoch.size}")
+        return HaltReason(f"this host has signed {signed.size} entries, and the database has {epoch.size}")
     return None
 
 
 async def begin_epoch(
     context: Context, before: Epoch | None, mark: Mark | None, place: str, reason: Reason, secret: bytes | None = None
 ) -> Epoch | None:
-    """Begin the epoch after `before`, the first one after None. The result is the epoch; None: no key is at hand.
+    """Begin the epoch after `before`, or the first one. Returns None without a key.
 
-    It goes on behind what `before` has signed: entries that were not signed come into the new tree. Without `secret`
-    it is that of this process. Raises `Overtaken` when another process was faster, `ValueError` and `OSError`.
+    It continues after the signed entries of `before`; unsigned ones come into the new tree. `secret` defaults to the
+    secret of this process. Raises `Overtaken` when another process was faster, `ValueError` and `OSError`.
     """
     secret = secret or secret_of(context)
     if secret is None:
@@ -166,7 +166,7 @@ async def begin_epoch(
         size=edge.size, root=edge.root,
         after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
         old_function=old[FUNCTION], old_trigger=old[TRIGGER], old_deactivation=old[DEACTIVATION],
-        taken_over=None, note=None, note_size=0, opened_at_ms=now_ms,
+        backfilled=None, note=None, note_size=0, opened_at_ms=now_ms,
     )  # fmt: skip
 
     async def work(transaction: Transaction) -> None:
@@ -177,7 +177,7 @@ async def begin_epoch(
 
 
 def _next_number(before: Epoch | None, mark: Mark | None) -> int:
-    """The number of the epoch after `before`, and after one that the database has lost: no origin has two trees."""
+    """The number after `before` and after an epoch that the database has lost: no origin has two trees."""
     if before is None:
         return 1
     lost = _number_of(mark.checkpoint.origin, before.origin) if mark and mark.checkpoint else 0
@@ -185,19 +185,19 @@ def _next_number(before: Epoch | None, mark: Mark | None) -> int:
 
 
 def _number_of(origin: str, other: str) -> int:
-    """The number in the name of an epoch, which `origin_of` makes; 0: its log has another name than that of `other`."""
+    """The number of an epoch in its origin; 0 if the name differs from that of `other`."""
     name, _, number = origin.rpartition("/")
     return int(number) if name == other.rpartition("/")[0] and number.isdecimal() else 0
 
 
 def origin_of(context: Context, number: int) -> str:
-    """The origin of an epoch: its number behind the name that the settings give, or behind a random one."""
+    """The origin of an epoch: the name in the settings, or a random one, and its number."""
     name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
     return f"{name}/log/{number}"
 
 
-async def opened(context: Context) -> tuple[Epoch, Brake | None] | None:
-    """The newest epoch, which is begun where there is none, and the brake that holds it. None: no key is at hand.
+async def opened(context: Context) -> tuple[Epoch, HaltReason | None] | None:
+    """The newest epoch, or the first one begun now, and the reason to halt it. None without a key.
 
     Raises `ValueError` for a damaged file of the host, `OSError`, and `Overtaken`.
     """
@@ -209,21 +209,21 @@ async def opened(context: Context) -> tuple[Epoch, Brake | None] | None:
         return (epoch, None) if epoch else None
     if epoch.state not in {"open", "closing"}:
         return epoch, None
-    brake = await find_brake(context, epoch, mark, place)
-    if brake and is_generated(epoch.origin):
+    halt = await find_halt_reason(context, epoch, mark, place)
+    if halt and is_generated(epoch.origin):
         new = await begin_epoch(context, epoch, mark, place, "restored")
         return (new, None) if new else None
-    if brake is None and is_generated(epoch.origin) and context.settings.tlog_name:
+    if halt is None and is_generated(epoch.origin) and context.settings.tlog_name:
         return (await begin_epoch(context, epoch, mark, place, "rotated") or epoch), None
-    return epoch, brake
+    return epoch, halt
 
 
 def _previous(before: Epoch | None, mark: Mark | None) -> tuple[str, str, str]:
-    """What the first entry says of the epoch before: the largest tree that this host knows to be signed."""
+    """`LogFact.previous` of the next epoch: the largest signed tree that this host knows."""
     if before is None:
         return NO_EPOCH
     known = mark.checkpoint if mark else None
-    if known and _number_of(known.origin, before.origin) > before.epoch:  # of an epoch that the database has lost
+    if known and _number_of(known.origin, before.origin) > before.epoch:  # an epoch that the database has lost
         return previous_epoch(known.origin, known.size, known.root)
     signed = [shown] if (shown := _shown(before)) else []
     if known and known.origin == before.origin:
@@ -233,7 +233,7 @@ def _previous(before: Epoch | None, mark: Mark | None) -> tuple[str, str, str]:
 
 
 def _shown(epoch: Epoch) -> Checkpoint | None:
-    """The checkpoint that an epoch shows; None where there is none, or a damaged one."""
+    """The published checkpoint of an epoch; None without one, or if it is damaged."""
     try:
         return open_checkpoint(parse_note((epoch.note or "").encode()), parse_verifier_key(epoch.vkey))
     except ValueError:
@@ -241,6 +241,6 @@ def _shown(epoch: Epoch) -> Checkpoint | None:
 
 
 def _shown_size(epoch: Epoch) -> int:
-    """How many entries an epoch certainly shows."""
+    """The number of entries that an epoch has certainly published."""
     shown = _shown(epoch)
     return min(shown.size, epoch.note_size) if shown else 0

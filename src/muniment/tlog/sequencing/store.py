@@ -1,4 +1,4 @@
-"""The rows of the log. A batch is stored by compare-and-swap on the size of its epoch, so processes need no lock."""
+"""Rows of the log. A batch is stored by compare-and-swap on the size of its epoch, so processes need no lock."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import msgspec
 
 from muniment.storage.sql import placeholders
 from muniment.tlog.growth import Edge, Grown, StoredTile
-from muniment.tlog.sequencing import runs
+from muniment.tlog.keys import COSIGNATURE, parse_verifier_key
+from muniment.tlog.notes import parse_note, verified
 from muniment.tlog.tiles import HEIGHT, WIDTH
 from muniment.tlog.types import State
 
 if TYPE_CHECKING:
     from muniment.storage.database import Reader, Transaction
-    from muniment.tlog.sequencing.runs import Run
 
 FUNCTION: Final = 1
 TRIGGER: Final = 2
 DEACTIVATION: Final = 3
+_RUN_MAX: Final = 256
 _AFTER: Final[dict[int, LiteralString]] = {
     FUNCTION: "after_function",
     TRIGGER: "after_trigger",
@@ -26,7 +27,7 @@ _AFTER: Final[dict[int, LiteralString]] = {
 }
 _COLUMNS: Final = (
     "epoch, origin, vkeys, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
-    "old_function, old_trigger, old_deactivation, taken_over, note, note_size, opened_at_ms"
+    "old_function, old_trigger, old_deactivation, backfilled, note, note_size, opened_at_ms"
 )
 
 
@@ -47,7 +48,7 @@ class Epoch(msgspec.Struct, frozen=True):
     old_function: int
     old_trigger: int
     old_deactivation: int
-    taken_over: int | None
+    backfilled: int | None
     note: str | None
     note_size: int
     opened_at_ms: int
@@ -56,6 +57,16 @@ class Epoch(msgspec.Struct, frozen=True):
     def vkey(self) -> str:
         """The key that verifies checkpoints of the epoch."""
         return self.vkeys.partition("\n")[0]
+
+    @property
+    def signed_at_ms(self) -> int | None:
+        """Time of the last checkpoint in milliseconds since 1970; None without a checkpoint or with a damaged one."""
+        try:
+            keys = [parse_verifier_key(each) for each in self.vkeys.split("\n")]
+            times = verified(parse_note((self.note or "").encode()), keys)
+        except ValueError:
+            return None
+        return max((1000 * at_s for key, at_s in times.items() if key.kind == COSIGNATURE), default=None)
 
     @property
     def after(self) -> dict[int, int]:
@@ -68,12 +79,21 @@ class Epoch(msgspec.Struct, frozen=True):
         return {FUNCTION: self.old_function, TRIGGER: self.old_trigger, DEACTIVATION: self.old_deactivation}
 
 
+class Run(msgspec.Struct, frozen=True):
+    """`count` facts of a kind that follow each other in their table and in the tree."""
+
+    kind: int
+    first_seq: int
+    first_index: int
+    count: int
+
+
 class Overtaken(Exception):
-    """Another process has changed the epoch: this transaction has stored nothing."""
+    """Another process has changed the epoch: the transaction is rolled back."""
 
 
 async def newest(database: Reader) -> Epoch | None:
-    """The newest epoch; None: the log has never begun."""
+    """The newest epoch, or None before the log has begun."""
     rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC LIMIT 1")
     return Epoch(*rows[0]) if rows else None
 
@@ -99,7 +119,7 @@ async def epoch_before(database: Reader, number: int) -> Epoch | None:
 
 
 async def epoch_with(database: Reader, kind: int, seq: int) -> Epoch | None:
-    """The epoch whose tree has the fact with this number; None: no tree has it yet."""
+    """The epoch whose tree has the fact with this number, if any."""
     rows = await database.fetch(
         f"SELECT {_COLUMNS} FROM tlog_epochs WHERE {_AFTER[kind]} >= ? ORDER BY epoch LIMIT 1",
         (seq,),
@@ -113,9 +133,9 @@ async def has_origin(database: Reader, origin: str) -> bool:
 
 
 async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
-    """Store a new epoch with the entries of `edge`, and close the one before where the new one goes on.
+    """Store a new epoch with the entries of `edge`, and close the previous one at its cursors.
 
-    Raises `Overtaken` when it is there already.
+    Raises `Overtaken` if it exists.
     """
     row = msgspec.structs.astuple(new)
     added = await transaction.execute(
@@ -133,7 +153,7 @@ async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
 
 
 async def read_edge(database: Reader, epoch: Epoch) -> Edge:
-    """What the next entries need. Raises `ValueError` when the entries are not as many as the size says."""
+    """The edge of the tree. Raises `ValueError` for missing entries or tiles."""
     rows = await database.fetch(
         "SELECT leaf_index, entry FROM tlog_tail WHERE epoch = ? AND leaf_index < ? ORDER BY leaf_index",
         (epoch.epoch, epoch.size),
@@ -151,7 +171,7 @@ async def read_edge(database: Reader, epoch: Epoch) -> Edge:
 
 
 async def find_tile(database: Reader, epoch: int, level: int, n: int) -> bytes | None:
-    """A stored tile or bundle, if it is there. Those of entries and of level 0 are stored when they are full."""
+    """A stored tile or bundle. Bundles and tiles of level 0 are stored when they are full."""
     rows = await database.fetch(
         "SELECT data FROM tlog_tiles WHERE epoch = ? AND level = ? AND n = ?", (epoch, level, n)
     )
@@ -159,14 +179,14 @@ async def find_tile(database: Reader, epoch: int, level: int, n: int) -> bytes |
 
 
 async def read_tile(database: Reader, epoch: int, level: int, n: int) -> bytes:
-    """A stored tile or bundle. Raises `ValueError` when it is missing."""
+    """A stored tile or bundle. Raises `ValueError` if it is missing."""
     if (data := await find_tile(database, epoch, level, n)) is None:
         raise ValueError(f"the log lacks tile {level}/{n}")
     return data
 
 
 async def read_tail(database: Reader, epoch: int, first: int, count: int) -> list[bytes]:
-    """At most `count` entries from the leaf `first` on; none when the bundle of `first` is full."""
+    """At most `count` entries from the leaf `first` on; empty if the bundle of `first` is full."""
     rows = await database.fetch(
         "SELECT leaf_index, entry FROM tlog_tail WHERE epoch = ? AND leaf_index >= ? ORDER BY leaf_index LIMIT ?",
         (epoch, first, count),
@@ -175,13 +195,13 @@ async def read_tail(database: Reader, epoch: int, first: int, count: int) -> lis
 
 
 async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoch, added: list[Run]) -> None:
-    """Store the tree behind new entries; `new` is the row of the epoch then. Raises `Overtaken`."""
+    """Store the grown tree, and `new` as the row of its epoch. Raises `Overtaken`."""
     changed = await transaction.execute(
         """UPDATE tlog_epochs SET size = ?, root = ?, after_function = ?, after_trigger = ?, after_deactivation = ?,
-           taken_over = ? WHERE epoch = ? AND state = 'open' AND size = ?""",
+           backfilled = ? WHERE epoch = ? AND state = 'open' AND size = ?""",
         (
             new.size, new.root, new.after_function, new.after_trigger, new.after_deactivation,
-            new.taken_over, epoch.epoch, epoch.size,
+            new.backfilled, epoch.epoch, epoch.size,
         ),
     )  # fmt: skip
     if changed != 1:
@@ -194,7 +214,7 @@ async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoc
     for tile in grown.tiles:
         await _put_tile(transaction, epoch.epoch, tile)
     for run in added:
-        await runs.add(transaction, epoch.epoch, run)
+        await _add_run(transaction, epoch.epoch, run)
 
 
 async def _add_tail(transaction: Transaction, epoch: int, first: int, entries: tuple[bytes, ...]) -> None:
@@ -213,9 +233,9 @@ async def _put_tile(transaction: Transaction, epoch: int, tile: StoredTile) -> N
 
 
 async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) -> bool:
-    """Show a signed checkpoint; whether it is shown, because the epoch is open and shows what `epoch` says.
+    """Publish a signed checkpoint. Returns whether the epoch still grows and has the note of `epoch`.
 
-    Another process may have shown one while witnesses were asked, and its time may be later.
+    Another process may have published a later one while witnesses were asked.
     """
     shown = await transaction.execute(
         """UPDATE tlog_epochs SET note = ?, note_size = ?
@@ -226,7 +246,7 @@ async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) 
 
 
 async def halt(transaction: Transaction, epoch: Epoch, why: str) -> None:
-    """Stop the log, and keep what it has shown."""
+    """Halt the log; its last checkpoint stays published."""
     await transaction.execute(
         "UPDATE tlog_epochs SET state = 'halted', why = ? WHERE epoch = ? AND state IN ('open', 'closing')",
         (why, epoch.epoch),
@@ -234,7 +254,7 @@ async def halt(transaction: Transaction, epoch: Epoch, why: str) -> None:
 
 
 async def freeze(transaction: Transaction, epoch: Epoch, why: str) -> bool:
-    """Stop an open log for a person; whether it was open."""
+    """Freeze an open log for an operator. Returns whether it was open."""
     frozen = await transaction.execute(
         "UPDATE tlog_epochs SET state = 'frozen', why = ? WHERE epoch = ? AND state = 'open'", (why, epoch.epoch)
     )
@@ -242,7 +262,7 @@ async def freeze(transaction: Transaction, epoch: Epoch, why: str) -> bool:
 
 
 async def resume(transaction: Transaction, epoch: Epoch, state: State, place: str) -> None:
-    """Let a stopped log go on at `place`. Raises `Overtaken` when it has changed meanwhile."""
+    """Resume a stopped log at `place`. Raises `Overtaken` if it has changed meanwhile."""
     resumed = await transaction.execute(
         "UPDATE tlog_epochs SET state = ?, why = NULL, place = ? WHERE epoch = ? AND state = ? AND size = ?",
         (state, place, epoch.epoch, epoch.state, epoch.size),
@@ -252,13 +272,53 @@ async def resume(transaction: Transaction, epoch: Epoch, state: State, place: st
 
 
 async def begin_closing(transaction: Transaction, epoch: Epoch) -> None:
-    """Let nothing follow the entry that is now the last one; the tree is still signed."""
+    """Add no further entries; the tree is still signed."""
     await transaction.execute("UPDATE tlog_epochs SET state = 'closing' WHERE epoch = ?", (epoch.epoch,))
 
 
 async def settled_before(database: Reader) -> int:
-    """The number below which every row is final."""
+    """The number before which every row is final."""
     if not database.visible_before:
         return 2**63 - 1
     ((before,),) = await database.fetch(f"SELECT {database.visible_before}")
     return before
+
+
+async def _add_run(transaction: Transaction, epoch: int, run: Run) -> None:
+    """Add a run, or extend the last one if this one continues it."""
+    longer = await transaction.execute(
+        """UPDATE tlog_runs SET count = count + ? WHERE epoch = ? AND kind = ? AND first_index + count = ?
+           AND count + ? <= ? AND first_seq = (SELECT max(first_seq) FROM tlog_runs WHERE epoch = ? AND kind = ?)""",
+        (run.count, epoch, run.kind, run.first_index, run.count, _RUN_MAX, epoch, run.kind),
+    )
+    if not longer:
+        await transaction.execute(
+            "INSERT INTO tlog_runs (epoch, kind, first_seq, first_index, count) VALUES (?, ?, ?, ?, ?)",
+            (epoch, *msgspec.structs.astuple(run)),
+        )
+
+
+async def find_run(database: Reader, epoch: int, kind: int, seq: int) -> Run | None:
+    """The last run that begins at or before this number, if any."""
+    rows = await database.fetch(
+        """SELECT kind, first_seq, first_index, count FROM tlog_runs
+           WHERE epoch = ? AND kind = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1""",
+        (epoch, kind, seq),
+    )
+    return Run(*rows[0]) if rows else None
+
+
+async def last_run(database: Reader, epoch: int, kind: int, before_index: int) -> Run | None:
+    """The last run of a kind that begins before the leaf `before_index`."""
+    rows = await database.fetch(
+        """SELECT kind, first_seq, first_index, count FROM tlog_runs
+           WHERE epoch = ? AND kind = ? AND first_index < ? ORDER BY first_seq DESC LIMIT 1""",
+        (epoch, kind, before_index),
+    )
+    return Run(*rows[0]) if rows else None
+
+
+async def count_runs_before(database: Reader, epoch: int, kind: int, index: int) -> int:
+    """The number of facts of a kind in the runs that begin before the leaf `index`."""
+    sql = "SELECT count FROM tlog_runs WHERE epoch = ? AND kind = ? AND first_index < ?"
+    return sum(count for (count,) in await database.fetch(sql, (epoch, kind, index)))

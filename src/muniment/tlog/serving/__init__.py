@@ -1,1 +1,1 @@
-"""How the log is read: its parts as they are stored and signed, and proofs for single facts."""
+"""Read access to the log: its signed checkpoints, tiles and entries, and proofs for single facts."""

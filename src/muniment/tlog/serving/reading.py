@@ -1,9 +1,9 @@
-"""What a signed tree has: hashes and entries as they are stored, cut at the size of the last checkpoint."""
+"""Tiles, entries and proofs of the signed tree: stored rows, cut at the size of the last checkpoint."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from muniment.errors import LogPartNotFound
 from muniment.tlog.fields import HASH_BYTES
@@ -14,9 +14,9 @@ from muniment.tlog.tiles import ENTRIES, WIDTH, Tile, first_entries, hashes_from
 from muniment.tlog.tree import hashes_of, inclusion_ranges, leaf_hash, nodes_of
 
 if TYPE_CHECKING:
+    from muniment.http.request import Request
     from muniment.storage.database import Reader
     from muniment.tlog.sequencing.store import Epoch
-    from muniment.tlog.serving.tail import Tail
 
 # Bytes of stored rows, read and perhaps hashed, for one unit; the same that were unpacked. To unpack, a thread is used.
 _READ_PER_UNIT: Final = 16 * 1024
@@ -26,8 +26,53 @@ _THREAD_UNITS: Final = 12
 _ROWS_PER_UNIT: Final = 16
 
 
+# Entries that are in memory at a time while they are hashed: 1 MiB at most.
+_READ_MAX: Final = 16
+
+
+class Tail:
+    """The leaf hashes after the last full bundle of each epoch, at most 255 (8 KiB).
+
+    They are cached because no tile of them is stored, and an entry may have 64 KiB: a repeated request must stay cheap.
+    """
+
+    def __init__(self) -> None:
+        """Begin with an empty cache."""
+        # By origin: the number of the tile, and its first hashes, which are signed and never change.
+        self._kept: dict[str, tuple[int, bytes]] = {}
+        # At the start of a process, concurrent requests read the entries once.
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """The cache of the process."""
+        tail = request.context.serving.log_tail
+        assert isinstance(tail, cls)  # noqa: S101 - the application puts it there
+        return tail
+
+    async def hashes(self, database: Reader, epoch: Epoch, n: int) -> tuple[bytes, int] | None:
+        """The hashes of tile `n` of level 0 as far as it is signed, and the bytes of the entries that were read.
+
+        None when the tile is full: then it is stored.
+        """
+        async with self._lock:
+            kept_n, kept = self._kept.get(epoch.origin, (n, b""))
+            if kept_n != n:
+                kept = b""
+            read, wanted = 0, width_at(0, n, epoch.note_size)
+            while (count := len(kept) // HASH_BYTES) < wanted:
+                first, most = n * WIDTH + count, min(wanted - count, _READ_MAX)
+                entries = await store.read_tail(database, epoch.epoch, first, most)
+                if len(entries) < most:
+                    return None
+                kept += b"".join(map(leaf_hash, entries))
+                read += sum(map(len, entries))
+            self._kept[epoch.origin] = n, kept
+            return kept[: HASH_BYTES * wanted], read
+
+
 class Part(NamedTuple):
-    """A tile or a bundle as it is sent; `is_compressed`: by gzip. `units` are due for what was read for it."""
+    """A tile or a bundle as it is sent, perhaps compressed by gzip, and the units charged for reading it."""
 
     data: bytes
     units: int
@@ -35,7 +80,7 @@ class Part(NamedTuple):
 
 
 async def read_part(database: Reader, tail: Tail, epoch: Epoch, tile: Tile) -> Part:
-    """A tile, or a bundle of entries. Raises `LogPartNotFound` for what the signed tree does not have."""
+    """A tile, or a bundle of entries. Raises `LogPartNotFound` for a part that the signed tree lacks."""
     signed = width_at(tile.level, tile.n, epoch.note_size)
     if tile.width > signed:
         raise LogPartNotFound(f"the signed tree has {epoch.note_size} leaves, and does not reach to this tile")
@@ -58,7 +103,7 @@ async def read_part(database: Reader, tail: Tail, epoch: Epoch, tile: Tile) -> P
 async def read_proof(database: Reader, tail: Tail, epoch: Epoch, note: str, index: int, entry: bytes) -> Proof:
     """The proof that `entry` is the leaf `index` of the tree that `note` signs.
 
-    Raises `ValueError` when another entry stands there.
+    Raises `ValueError` if the log has another entry there.
     """
     ranges = inclusion_ranges(index, epoch.note_size)
     tiles = {
@@ -73,7 +118,7 @@ async def read_proof(database: Reader, tail: Tail, epoch: Epoch, note: str, inde
 
 
 async def _hashes(database: Reader, tail: Tail, epoch: Epoch, level: int, n: int) -> tuple[bytes, int]:
-    """The hashes of a tile, at least those that the signed tree has; and the bytes that were read for them."""
+    """The hashes of a tile, at least the signed ones, and the number of bytes read."""
     if not level and width_at(level, n, epoch.note_size) < WIDTH:
         found = await tail.hashes(database, epoch, n)
         if found is not None:

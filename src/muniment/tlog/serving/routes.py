@@ -1,25 +1,43 @@
-"""The operations that read the log: its epochs, checkpoints and tiles (c2sp.org/tlog-tiles 0.1.0)."""
+"""The operations that read the log: epochs, checkpoints, tiles (c2sp.org/tlog-tiles 0.1.0), and proofs of facts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
+
+import msgspec
+import structlog
+from msgspec import Meta
 
 from muniment.context import Context
-from muniment.errors import InvalidParameter, LogPartNotFound, UnknownPath
+from muniment.errors import (
+    FunctionNotFound,
+    Integrity,
+    InvalidParameter,
+    LogPartNotFound,
+    NothingDeactivated,
+    NotLoggedYet,
+    TriggerNotFound,
+    UnknownPath,
+)
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
+from muniment.functions import store as functions
 from muniment.http.operation import Answer, operation
 from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
+from muniment.ipfs.cid import RAW, Cid
 from muniment.limits.costs import READ, Cost, Shed
 from muniment.storage.database import Reader
 from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.facts import COUNT, Waiting, deactivation_entry, function_entry, trigger_entry
 from muniment.tlog.sequencing.store import Epoch
-from muniment.tlog.serving.reading import Part, read_part
-from muniment.tlog.serving.tail import Tail
+from muniment.tlog.serving.reading import Part, Tail, read_part, read_proof
 from muniment.tlog.tiles import PATH_PATTERN, parse_path
 from muniment.tlog.types import MERGE_DELAY_S, LogEpoch, LogShown
-from muniment.wire import ProvedText, encode
+from muniment.triggers import order as triggers
+from muniment.wire import ProvedText, Record, encode
 
 T = TypeVar("T")
 
@@ -27,11 +45,17 @@ TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 # A new checkpoint comes every two seconds at most.
 BRIEFLY: Final = (b"cache-control", b"public, max-age=2")
 _BYTES: Final = "application/octet-stream"
-# A tile never changes, not even one that is not full: it is the beginning of the full one.
+# A tile never changes: a partial tile is the beginning of the full one.
 _FOR_EVER: Final = (b"cache-control", b"public, max-age=31536000, immutable")
-# Beside what is read for it.
+# Without the bytes that are read for it.
 _TILE: Final = Cost(2)
+# Some ten reads, and a tile of hashes for each level.
+_PROOF: Final = Cost(40)
+_PROOF_ANSWERS: Final = {200: Answer("The proof, with the entry as `extra`", ("text/plain",))}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+
+
+_log = structlog.get_logger(__name__)
 
 
 class EpochNumber(ProvedText):
@@ -62,7 +86,7 @@ class TilePath(ProvedText):
         "type": "string", "maxLength": 64, "pattern": f"^{PATH_PATTERN}$",
         "examples": ["0/000", "entries/x001/234", "1/000.p/4"],
         "description": "`level/number` or `entries/number`, the number in groups of three digits, all but the last "
-        "with an `x` before them; `.p/` and a width behind it for a tile that is not full",
+        "with an `x` before them; `.p/` and a width after it for a partial tile",
     }  # fmt: skip
     refuses = InvalidParameter
 
@@ -80,8 +104,8 @@ class TilePath(ProvedText):
 async def get_log(context: Context, request: Request) -> Ready[LogShown]:
     """Read about the transparency log.
 
-    It has one entry for each function, trigger and deactivation, and shows everybody the same history: nothing in it
-    can be changed or removed unnoticed. A client that has seen one checkpoint can check that later ones only add to it.
+    It has one entry for each function, trigger and deactivation, and shows all readers the same history: a change or
+    a removal does not go unnoticed. A client that has seen one checkpoint can check that later ones only add to it.
     """
     require_log(context)
     epochs = await store.all_epochs(context.reader_for(request))
@@ -121,8 +145,8 @@ async def get_checkpoint(context: Context, request: Request, epoch: EpochNumber)
 async def get_tile(context: Context, tail: Tail, request: Request, epoch: EpochNumber, tile: TilePath) -> Ready[bytes]:
     """Read a tile of hashes, or a bundle of entries (c2sp.org/tlog-tiles).
 
-    A full tile has 256 hashes, a full bundle 256 entries, each behind its length in two bytes; full bundles are always
-    compressed (`Content-Encoding: gzip`). With `.p/` and a width, what there is of the last one.
+    A full tile has 256 hashes, a full bundle 256 entries, each after its length in two bytes; full bundles are always
+    compressed (`Content-Encoding: gzip`). `.p/` and a width read the last, partial tile.
     """
     part = await _either(context, request, lambda database: _part(database, tail, epoch, tile))
     request.due_units += part.units
@@ -137,7 +161,7 @@ def require_log(context: Context) -> None:
 
 
 async def _either(context: Context, request: Request, read: Callable[[Reader], Awaitable[T]]) -> T:
-    """What `read` gives from a replica, or from the primary where the replica is behind."""
+    """The result of `read` on a replica, or on the primary if the replica is behind."""
     reader = context.reader_for(request)
     try:
         require_log(context)
@@ -164,3 +188,120 @@ def _shown(epoch: Epoch) -> LogEpoch:
         origin=epoch.origin, vkeys=epoch.vkeys.split("\n"), prefix=f"log/{epoch.epoch}", state=epoch.state,
         why=epoch.why, size=epoch.note_size, merge_delay_seconds=MERGE_DELAY_S,
     )  # fmt: skip
+
+
+class CreatorQuery(Record, frozen=True):
+    """Whose deployment of a function."""
+
+    creator: Annotated[
+        Address | None, Meta(description="Who deployed it; without: the `creator` of the function's record")
+    ] = None
+
+
+class _Creator(msgspec.Struct):
+    creator: str
+
+
+_CREATOR: Final = msgspec.json.Decoder(_Creator)
+
+
+@operation(
+    "GET", "/triggers/{sig}/proof", cost=_PROOF, sheds=Shed.READ, answers=_PROOF_ANSWERS,
+    refuses=(UnknownPath, TriggerNotFound, NotLoggedYet, Integrity),
+)  # fmt: skip
+async def get_trigger_proof(context: Context, tail: Tail, request: Request, sig: Signature) -> Ready[bytes]:
+    """Read the proof that a trigger is in the transparency log.
+
+    In the format of c2sp.org/tlog-proof@v1: the index of the entry, the hashes that lead to the root, and the
+    checkpoint. Build the entry from the record that you hold; the one in `extra` is only for display.
+    """
+    require_log(context)
+    reader = context.reader_for(request)
+    row = await triggers.find_registered(reader, sig)
+    if row is None:
+        raise TriggerNotFound("no trigger is registered under this signature")
+    return await _proof(context, tail, reader, trigger_entry(row))
+
+
+@operation(
+    "GET", "/functions/{cid}/proof", cost=_PROOF, sheds=Shed.READ, answers=_PROOF_ANSWERS,
+    refuses=(UnknownPath, FunctionNotFound, NotLoggedYet, Integrity),
+)  # fmt: skip
+async def get_function_proof(
+    context: Context, tail: Tail, request: Request, cid: Cid, query: CreatorQuery
+) -> Ready[bytes]:
+    """Read the proof that a deployment of a function is in the transparency log.
+
+    As for triggers. Each creator of a function has an entry.
+    """
+    require_log(context)
+    reader = context.reader_for(request)
+    record = None if cid.codec == RAW else await functions.find_record(reader, cid.digest)
+    if record is None:
+        raise FunctionNotFound("no function is registered under this CID")
+    creator = query.creator or Address.parse(_CREATOR.decode(record).creator)
+    row = await functions.find_joined(reader, cid.digest, creator.raw)
+    if row is None:
+        raise FunctionNotFound("this wallet has not deployed the function")
+    return await _proof(context, tail, reader, function_entry(row))
+
+
+@operation(
+    "GET", "/deactivations/{signature}/proof", cost=_PROOF, sheds=Shed.READ, answers=_PROOF_ANSWERS,
+    refuses=(UnknownPath, NothingDeactivated, NotLoggedYet, Integrity),
+)  # fmt: skip
+async def get_deactivation_proof(context: Context, tail: Tail, request: Request, signature: Signature) -> Ready[bytes]:
+    """Read the proof that a deactivation is in the transparency log.
+
+    As for triggers. A deactivation that ended no trigger is not recorded, and has no proof.
+    """
+    require_log(context)
+    reader = context.reader_for(request)
+    row = await triggers.find_ended(reader, signature)
+    if row is None:
+        raise NothingDeactivated("no deactivation is recorded under this signature")
+    return await _proof(context, tail, reader, deactivation_entry(row))
+
+
+class _Place(NamedTuple):
+    epoch: store.Epoch
+    note: str
+    at: int
+
+
+async def _proof(context: Context, tail: Tail, reader: Reader, fact: Waiting) -> Ready[bytes]:
+    """The proof of a fact. Raises `NotLoggedYet`, and `Integrity` where the log has another entry in its place."""
+    place = await _place(reader, fact)
+    if place is None and reader is not context.database:
+        reader = context.database
+        place = await _place(reader, fact)
+    if place is None:
+        wait_s = context.settings.tlog_interval_s
+        raise NotLoggedYet(
+            f"the record is stored; no signed checkpoint has it yet, ask again in {wait_s} seconds",
+            facts={"retryAfter": wait_s},
+        )
+    try:
+        proof = await read_proof(reader, tail, place.epoch, place.note, place.at, fact.data)
+    except ValueError as error:
+        _log.exception("the transparency log is damaged", origin=place.epoch.origin, index=place.at)
+        raise Integrity("the log has another entry in the place of this record, or is damaged") from error
+    return Ready(proof.data, (TEXT, BRIEFLY))
+
+
+async def _place(reader: Reader, fact: Waiting) -> _Place | None:
+    """The place of a fact in the log, or None before a signed tree has it."""
+    epoch = await store.epoch_with(reader, fact.kind, fact.seq)
+    if epoch is None or epoch.note is None:
+        return None
+    run = await store.find_run(reader, epoch.epoch, fact.kind, fact.seq)
+    if run is None:
+        return None
+    index = run.first_index + await COUNT[fact.kind](reader, run.first_seq, fact.seq)
+    return _Place(epoch, epoch.note, index) if index < epoch.note_size else None
+
+
+OPERATIONS = (
+    get_log, get_checkpoint, get_tile,
+    get_trigger_proof, get_function_proof, get_deactivation_proof,
+)  # fmt: skip

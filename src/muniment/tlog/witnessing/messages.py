@@ -1,4 +1,4 @@
-"""What a log and a witness say to each other, as bytes (c2sp.org/tlog-witness 1.0.0)."""
+"""Requests to a witness and its responses, as bytes (c2sp.org/tlog-witness 1.0.0)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADD_CHECKPOINT: Final = "/add-checkpoint"
 ANSWER_BYTES_MAX: Final = 64 * 1024
 # A decimal number below 2^63 and its newline.
 _SIZE_BYTES_MAX: Final = 20
-# How far the clock of a witness may be from ours.
+# The largest difference between the clock of a witness and ours.
 _APART_S_MAX: Final = 900
 
 
@@ -26,7 +26,7 @@ def request_body(old: int, proof: Sequence[bytes], note: Note) -> bytes:
 
 
 def checkpoint_path(origin: str) -> str:
-    """Where a witness shows the last checkpoint that it has of the log `origin`."""
+    """The path of the last checkpoint that a witness has of the log `origin`."""
     return f"/{hashlib.sha256(origin.encode()).hexdigest()}/checkpoint"
 
 
@@ -41,8 +41,8 @@ def parse_size(content: bytes) -> int:
 def parse_cosignature(content: bytes, text: str, key: VerifierKey, now_s: int) -> NoteSignature:
     """The signature by `key` over the text of a checkpoint, from an answer of status 200.
 
-    Lines by other keys are ignored, and of several lines by `key` the first counts. Raises `ValueError`: there is none,
-    it does not verify, or its time is more than a quarter of an hour away from `now_s`, seconds since 1970.
+    Ignores lines by other keys, and all but the first by `key`. Raises `ValueError` for a signature that is missing,
+    does not verify, or whose time differs from `now_s` (seconds since 1970) by more than 15 minutes.
     """
     note = parse_note(text.encode() + b"\n" + content)
     if note.text != text:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muniment.settings.urls import is_base_url
 from muniment.tlog.policy import POLICY_BYTES_MAX, Policy, parse_policy
-from muniment.tlog.witnessing.asking import Witness
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
+    from muniment.tlog.keys import VerifierKey
+
+
+class Witness(NamedTuple):
+    """A witness as the policy names it: `name` is its name there, `url` has no slash at its end."""
+
+    name: str
+    key: VerifierKey
+    url: str
 
 
 def read_policy(settings: Settings) -> Policy | None:
-    """The policy in the file that the settings name; None: they name none.
+    """The policy in the file that the settings name, or None without such a setting.
 
     Raises `ValueError` for a file that cannot be read or used.
     """
@@ -46,5 +54,5 @@ def witnesses_of(policy: Policy) -> list[Witness]:
 
 
 def _printed(name: str) -> str:
-    """A name of a policy for logs and metrics: bytes that are no UTF-8 are replaced."""
+    """A name of a policy for logs and metrics: bytes that are not UTF-8 are replaced."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The witnesses of a log: all are asked at the same time, and one that fails is left alone for a while."""
+"""Asks all witnesses of a log at the same time for cosignatures; a witness that fails is skipped for a while."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import structlog
 
 from muniment.tlog.checkpoints import parse_checkpoint
 from muniment.tlog.notes import SIGNATURES_MAX, Note
-from muniment.tlog.witnessing.asking import Asked, Heard, Outcome, Witness, ask
 from muniment.tlog.witnessing.policies import witnesses_of
+from muniment.tlog.witnessing.witness_client import CosignRequest, Outcome, Reply, Witness, ask
 
 if TYPE_CHECKING:
     from muniment.metrics.recorder import Metrics
@@ -28,8 +28,8 @@ _log = structlog.get_logger(__name__)
 class Cosigned(NamedTuple):
     """A note with the cosignatures that came, and whether they are enough for the policy.
 
-    `opposed` has the names of the witnesses that were asked and have another tree of this log, or a larger one, as they
-    say. `quorum` has those that said so when they were asked last, if they are a quorum; it is empty otherwise.
+    `opposed` names the witnesses that now report another tree of this log, or a larger one. `quorum` names those whose
+    last reply did, if they are a quorum; otherwise it is empty.
     """
 
     note: Note
@@ -39,7 +39,7 @@ class Cosigned(NamedTuple):
 
 
 class _Memory(msgspec.Struct):
-    """What a process remembers of a witness: its last answer, the size that it has, how long it is left alone."""
+    """State of a witness in this process: its last outcome, its tree size, and until when it is skipped."""
 
     witness: Witness
     outcome: Outcome | None = None
@@ -58,9 +58,9 @@ class Witnesses:
     def __init__(
         self, policy: Policy, *, outgoing: Outgoing, metrics: Metrics, now_ms: Callable[[], int], pause_ms: int
     ) -> None:
-        """Ask through `outgoing`. A witness that fails is left alone for `pause_ms`, then for twice as long.
+        """Ask through `outgoing`. A witness that fails is skipped for `pause_ms`, then for twice that time.
 
-        `now_ms` is a clock that only goes forward.
+        `now_ms` is a monotonic clock.
         """
         self._policy, self._outgoing, self._metrics = policy, outgoing, metrics
         self._now_ms, self._pause_ms = now_ms, pause_ms
@@ -77,50 +77,50 @@ class Witnesses:
         now_ms = self._now_ms()
         return self._is_short and any(each.failures and each.due_ms <= now_ms for each in self._memories)
 
-    async def cosign(self, asked: Asked) -> Cosigned:
-        """Ask the witnesses that are not left alone. Raises what `asked.prove` raises."""
-        origin = parse_checkpoint(asked.note.text).origin
+    async def cosign(self, request: CosignRequest) -> Cosigned:
+        """Ask the witnesses that are due. Raises what `request.prove` raises."""
+        origin = parse_checkpoint(request.note.text).origin
         if origin != self._origin:
             self._origin, self._memories = origin, [_Memory(each) for each in witnesses_of(self._policy)]
         now_ms = self._now_ms()
         due = [each for each in self._memories if each.due_ms <= now_ms]
-        found = await asyncio.gather(*(self._ask(each, asked) for each in due), return_exceptions=True)
-        for heard in found:
-            if isinstance(heard, BaseException):
-                raise heard
-        room = SIGNATURES_MAX - len(asked.note.signatures)
-        pairs = [(each.witness, heard) for each, heard in zip(due, found, strict=True) if isinstance(heard, Heard)]
-        signed = [(witness, heard.signature) for witness, heard in pairs if heard.signature is not None][:room]
-        note = Note(asked.note.text, (*asked.note.signatures, *(signature for _, signature in signed)))
+        found = await asyncio.gather(*(self._ask(each, request) for each in due), return_exceptions=True)
+        for reply in found:
+            if isinstance(reply, BaseException):
+                raise reply
+        room = SIGNATURES_MAX - len(request.note.signatures)
+        pairs = [(each.witness, reply) for each, reply in zip(due, found, strict=True) if isinstance(reply, Reply)]
+        signed = [(witness, reply.signature) for witness, reply in pairs if reply.signature is not None][:room]
+        note = Note(request.note.text, (*request.note.signatures, *(signature for _, signature in signed)))
         is_enough = self._policy.is_met([witness.key for witness, _ in signed])
         self._is_short = not is_enough
-        opposed = tuple(witness.name for witness, heard in pairs if heard.outcome in _OPPOSED)
-        return Cosigned(note, is_enough, opposed, () if is_enough else self._quorum_against(asked.size))
+        opposed = tuple(witness.name for witness, reply in pairs if reply.outcome in _OPPOSED)
+        return Cosigned(note, is_enough, opposed, () if is_enough else self._quorum_against(request.size))
 
-    async def _ask(self, memory: _Memory, asked: Asked) -> Heard:
-        old = memory.size if memory.size <= asked.size else 0
-        heard = await ask(self._outgoing, memory.witness, asked, old)
-        self._count(memory.witness, heard.outcome, 1)
-        memory.outcome, memory.size = heard.outcome, memory.size if heard.size is None else heard.size
-        if heard.outcome is Outcome.COSIGNED:
+    async def _ask(self, memory: _Memory, request: CosignRequest) -> Reply:
+        old = memory.size if memory.size <= request.size else 0
+        reply = await ask(self._outgoing, memory.witness, request, old)
+        self._count(memory.witness, reply.outcome, 1)
+        memory.outcome, memory.size = reply.outcome, memory.size if reply.size is None else reply.size
+        if reply.outcome is Outcome.COSIGNED:
             memory.failures, memory.due_ms = 0, 0
-            return heard
+            return reply
         rest_ms = min(self._pause_ms << min(memory.failures, 32), _REST_MS_MAX)
         memory.failures, memory.due_ms = memory.failures + 1, self._now_ms() + rest_ms
         _log.warning(
-            "a witness has not cosigned the checkpoint", witness=memory.witness.name, outcome=heard.outcome.value,
-            detail=heard.detail, rests_s=rest_ms // 1000,
+            "a witness has not cosigned the checkpoint", witness=memory.witness.name, outcome=reply.outcome.value,
+            detail=reply.detail, rests_s=rest_ms // 1000,
         )  # fmt: skip
-        return heard
+        return reply
 
     def _count(self, witness: Witness, outcome: Outcome, count: int) -> None:
         labels = {"witness": witness.name, "outcome": outcome.value}
         self._metrics.counter("tlog_witness_answers_total", **labels).add(count)
 
     def _quorum_against(self, size: int) -> tuple[str, ...]:
-        """The witnesses that contradict the tree of `size` leaves, if they are to be believed without a proof.
+        """The witnesses that contradict the tree of `size` leaves, if they are a quorum.
 
-        One of several is not: it may lie.
+        A single one of several witnesses is not enough: it may lie.
         """
         against = [each.witness for each in self._memories if each.opposes(size)]
         is_alone = len(against) == 1 and len(self._memories) > 1

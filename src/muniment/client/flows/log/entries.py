@@ -11,12 +11,12 @@ from typing import Final
 from muniment.client.failures import Forged
 from muniment.ipfs.cid import Cid
 from muniment.tlog.entries import (
+    BackfilledFact,
     CloseFact,
     DeactivationFact,
     Entry,
     FunctionFact,
     LogFact,
-    TakenOverFact,
     TriggerFact,
     parse_entry,
 )
@@ -165,7 +165,7 @@ class Entries:
                 self.twice.add(key_of(name))
 
     def _check_time(self, index: int, fact: Entry | None) -> None:
-        if isinstance(fact, TakenOverFact):
+        if isinstance(fact, BackfilledFact):
             made_ms = time_ms_of(fact.at, "a time")
         elif isinstance(fact, FunctionFact | TriggerFact | DeactivationFact):
             made_ms = time_ms_of(fact.created_at, "a time")

@@ -541,7 +541,7 @@ CREATE TABLE webhook_dead_letters (
 --   place        the database that the log was last opened in
 --   after_*      the last number of each table whose row is in the tree
 --   old_*        the last number of each table when the epoch began, whose rows are older than it
---   taken_over   the index of the entry after those older rows; NULL: not yet reached
+--   backfilled   the index of the entry after those older rows; NULL: not yet reached
 --   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
 CREATE TABLE tlog_epochs (
   epoch bigint PRIMARY KEY,
@@ -558,7 +558,7 @@ CREATE TABLE tlog_epochs (
   old_function bigint NOT NULL,
   old_trigger bigint NOT NULL,
   old_deactivation bigint NOT NULL,
-  taken_over bigint,
+  backfilled bigint,
   note text,
   note_size bigint NOT NULL,
   opened_at_ms bigint NOT NULL

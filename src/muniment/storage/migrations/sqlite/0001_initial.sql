@@ -475,7 +475,7 @@ CREATE TABLE webhook_dead_letters (
 --   place        the database that the log was last opened in
 --   after_*      the last number of each table whose row is in the tree
 --   old_*        the last number of each table when the epoch began, whose rows are older than it
---   taken_over   the index of the entry after those older rows; NULL: not yet reached
+--   backfilled   the index of the entry after those older rows; NULL: not yet reached
 --   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
 CREATE TABLE tlog_epochs (
   epoch INTEGER PRIMARY KEY,
@@ -492,7 +492,7 @@ CREATE TABLE tlog_epochs (
   old_function INTEGER NOT NULL,
   old_trigger INTEGER NOT NULL,
   old_deactivation INTEGER NOT NULL,
-  taken_over INTEGER,
+  backfilled INTEGER,
   note TEXT,
   note_size INTEGER NOT NULL,
   opened_at_ms INTEGER NOT NULL

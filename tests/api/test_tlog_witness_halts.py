@@ -22,8 +22,8 @@ from muniment.tlog.keys import SigningKey, keys_of_log
 from muniment.tlog.notes import Note, sign_note
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import MARK_FILE
-from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
+from muniment.tlog.witnessing.witness_client import known_checkpoints
 from witness_site import Lie, WitnessSite, larger, status
 from witnessed import KEYS, LOG
 

@@ -1,4 +1,4 @@
-"""The next epoch of a log: by rotation, announced in the last entry, or after a loss."""
+"""Begin the next epoch: by rotation, which the last entry announces, or after a loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from muniment.tlog.entries import CloseFact, parse_entry
 from muniment.tlog.growth import grow
 from muniment.tlog.keys import keys_of_log
-from muniment.tlog.operating.standing import last_entry, require_epoch
+from muniment.tlog.operating.freeze import last_entry, require_epoch
 from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import read_mark
@@ -24,17 +24,17 @@ _NO_KEY = "no secret of the log is at hand: set MUNIMENT_TLOG_KEY as the service
 
 
 async def begin(context: Context) -> Epoch:
-    """Begin the next epoch after a loss: its first entry names the last tree that this host knows to be signed.
+    """Begin the next epoch after a loss: its first entry names the last signed tree that this host knows.
 
-    The epoch before ends without a last entry that announces this, so everyone who follows the log is told. A log that
-    is open, and that nothing holds, has lost nothing: raises `ValueError`, and `OSError`.
+    The last entry of the previous epoch does not announce this, so followers report it. Raises `ValueError` for an open
+    log without a reason to halt, and `OSError`.
     """
     before = await require_epoch(context.database)
     mark = read_mark(context.settings.data_dir)
     place = await opening.place_of(context, mark)
-    if before.state in {"open", "closing"} and not await opening.find_brake(context, before, mark, place):
+    if before.state in {"open", "closing"} and not await opening.find_halt_reason(context, before, mark, place):
         raise ValueError(
-            f"the log is {before.state}, and nothing was lost. To change its key: `muniment tlog rotate`, which its "
+            f"the log is {before.state}, and has no reason to halt. To change its key: `muniment tlog rotate`, which "
             "followers understand"
         )
     new = await opening.begin_epoch(context, before, mark, place, "restored")
@@ -46,8 +46,8 @@ async def begin(context: Context) -> Epoch:
 async def rotate(context: Context) -> Epoch:
     """Replace the key of the log: close its epoch with an entry that names the next key, then begin the next epoch.
 
-    The next epoch has another secret, so a stolen one is of no use for it. Every step can be repeated: a rotation that
-    was interrupted goes on. Raises `ValueError` that says what is in the way, and `OSError`.
+    The next epoch has another secret, so a stolen one cannot sign it. Every step can be repeated after an interruption.
+    Raises `ValueError` with the reason, and `OSError`.
     """
     epoch = await require_epoch(context.database)
     secret = opening.next_secret_of(context)
@@ -66,7 +66,7 @@ async def rotate(context: Context) -> Epoch:
     epoch = await require_epoch(context.database)
     if epoch.note_size < epoch.size:
         raise ValueError(
-            f"the last entry of {epoch.origin} is not signed yet: look at `muniment tlog status`, then repeat this"
+            f"the last entry of {epoch.origin} is not signed yet: see `muniment tlog status`, then repeat this command"
         )
     mark = read_mark(context.settings.data_dir)
     place = await opening.place_of(context, mark)
@@ -85,10 +85,10 @@ async def _close(context: Context, epoch: Epoch, key: VerifierKey) -> None:
             raise ValueError("the log closes for another key than the one that is given now")
         return
     if epoch.state != "open" or epoch.note is None:
-        raise ValueError(f"the log is {epoch.state}, and has to be open and signed: `muniment tlog status` says more")
+        raise ValueError(f"the log is {epoch.state}, and has to be open and signed: see `muniment tlog status`")
     mark = read_mark(context.settings.data_dir)
-    if brake := await opening.find_brake(context, epoch, mark, await opening.place_of(context, mark)):
-        raise ValueError(brake.why)
+    if halt := await opening.find_halt_reason(context, epoch, mark, await opening.place_of(context, mark)):
+        raise ValueError(halt.why)
     grown = grow(await store.read_edge(context.database, epoch), [CloseFact(key.text).data])
     new = msgspec.structs.replace(epoch, size=grown.edge.size, root=grown.edge.root)
 

@@ -1,4 +1,4 @@
-"""Stop a log, and let it go on when nobody was shown another tree than ours."""
+"""Freeze a log, and resume it after a check against every checkpoint that was shown to others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.checking import check_beginning, check_stored
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
 from muniment.tlog.tiles import ENTRIES, WIDTH, split_entries, unpacked
-from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
+from muniment.tlog.witnessing.witness_client import known_checkpoints
 
 if TYPE_CHECKING:
     from muniment.context import Context
@@ -31,7 +31,7 @@ async def require_epoch(database: Reader) -> Epoch:
 
 
 async def freeze(context: Context) -> Epoch:
-    """Stop the log: nothing is added and nothing is signed. Raises `ValueError` unless it is open."""
+    """Stop the log: it neither grows nor is signed. Raises `ValueError` unless it is open."""
     epoch = await require_epoch(context.database)
     if not await context.database.write(lambda tx: store.freeze(tx, epoch, "an operator has frozen it")):
         raise ValueError(f"the log is {epoch.state}; only an open log is frozen")
@@ -39,24 +39,24 @@ async def freeze(context: Context) -> Epoch:
 
 
 async def resume(context: Context, seen: list[bytes], *, is_nothing_published: bool) -> Epoch:
-    """Let a log go on that is frozen or halted, or that would be halted here.
+    """Resume a log that is frozen or halted, or that would be halted here.
 
-    The stored tree must be whole, and must begin with every checkpoint that anybody has seen: the mark of this host,
-    those of the witnesses, and the notes in `seen`. Where there is none, `is_nothing_published` says that nobody has
-    seen any that the database lacks. Raises `ValueError` that says what is in the way, and `OSError`.
+    The stored tree must be complete, and must begin with every known checkpoint: the mark of this host, those of the
+    witnesses, and the notes in `seen`. Without any, `is_nothing_published` must confirm that no checkpoint was shown
+    that the database lacks. Raises `ValueError` with the reason and the next step, and `OSError`.
     """
     epoch = await require_epoch(context.database)
     mark = read_mark(context.settings.data_dir)
     place = await opening.place_of(context, mark)
     if epoch.state == "closed":
         raise ValueError("the newest epoch is closed; `muniment tlog begin` begins the next one")
-    if epoch.state in {"open", "closing"} and not await opening.find_brake(context, epoch, mark, place):
-        raise ValueError(f"the log is {epoch.state}: nothing stops it")
+    if epoch.state in {"open", "closing"} and not await opening.find_halt_reason(context, epoch, mark, place):
+        raise ValueError(f"the log is {epoch.state}: there is nothing to resume")
     known = await _known(context, epoch, mark, seen)
     if not known and not is_nothing_published:
         raise ValueError(
-            "this host has no mark of the log, so nothing tells what was shown to others: give a checkpoint that "
-            "somebody has seen with --seen, or say --nothing-published-since"
+            "this host has no mark of the log, so the checkpoints that were shown to others are unknown: give one "
+            "with --seen FILE, or confirm with --nothing-published-since that no later one was shown"
         )
     for each in known:
         await _check_includes(context.database, epoch, each)
@@ -69,7 +69,7 @@ async def resume(context: Context, seen: list[bytes], *, is_nothing_published: b
 
 
 async def _known(context: Context, epoch: Epoch, mark: Mark | None, seen: list[bytes]) -> list[Checkpoint]:
-    """The checkpoints of this epoch that somebody outside of the database has. Raises `ValueError`."""
+    """The checkpoints of this epoch that are known outside of the database. Raises `ValueError`."""
     key = parse_verifier_key(epoch.vkey)
     known = [open_checkpoint(parse_note(data), key) for data in seen]
     if policy := read_policy(context.settings):
@@ -80,8 +80,8 @@ async def _known(context: Context, epoch: Epoch, mark: Mark | None, seen: list[b
             known.append(signed)
         elif not await store.has_origin(context.database, signed.origin):
             raise ValueError(
-                f"this host has signed {signed.origin}, which the database does not know: it lost an epoch, and "
-                "`muniment tlog begin` begins another one"
+                f"this host has signed {signed.origin}, which the database lacks: it lost an epoch. "
+                "`muniment tlog begin` begins the next one"
             )
     return known
 
@@ -91,7 +91,7 @@ async def _check_includes(database: Reader, epoch: Epoch, signed: Checkpoint) ->
     if signed.size > epoch.size:
         raise ValueError(
             f"a tree of {signed.size} entries was signed, and the database has {epoch.size}: the others are lost here. "
-            "`muniment tlog begin` begins an epoch that says so"
+            "`muniment tlog begin` begins an epoch that announces the loss"
         )
     await check_beginning(database, epoch, signed)
     if epoch.note is not None:

@@ -95,7 +95,7 @@ async def test_a_host_that_has_signed_for_a_log_that_the_database_does_not_know(
     await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET origin = ?", ("other/log/1",)))
     after = await turn(context, clock)
     assert (after.state, after.why) == (
-        "halted", "this host has signed checkpoints of registry.example/log/1, which the database does not know",
+        "halted", "this host has signed checkpoints of registry.example/log/1, which the database lacks",
     )  # fmt: skip
 
 
