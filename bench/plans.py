@@ -151,6 +151,11 @@ class Recorder:
         self.seen.append((sql, parameters))
         return await self._database.fetch(sql, parameters) if "FOR UPDATE" not in sql else []
 
+    async def add_last(self, sql: LiteralString, parameters: Sequence[object] = ()) -> bool:
+        """Note the insert of a row without making it."""
+        self.seen.append((sql, parameters))
+        return True
+
     async def fetch_one(self, sql: LiteralString, parameters: Sequence[object] = ()) -> Any:
         """The first row."""
         rows = await self.fetch(sql, parameters)
