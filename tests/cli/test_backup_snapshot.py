@@ -18,7 +18,7 @@ ROWS = 400
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A writer of a database of a page a row, which waits for nobody."""
+    """A writer of a database of a page a row, which never waits."""
     with closing(connect(tmp_path / "source.db")) as connection:
         connection.execute("PRAGMA busy_timeout=0")
         connection.execute("CREATE TABLE rows (seq INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT")

@@ -124,7 +124,7 @@ def test_a_cursor_of_the_old_service_goes_on_at_the_new_one(filled: Filled, targ
 
 
 @all_ways
-def test_a_client_that_follows_a_listing_gets_new_rows_behind_the_copied_ones(filled: Filled, target: Place) -> None:
+def test_a_client_that_follows_a_listing_gets_new_rows_after_the_copied_ones(filled: Filled, target: Place) -> None:
     if target.is_sqlite is False and filled.place.is_sqlite:
         # Above what the transactions of this cluster have come to: as after years on another one.
         filled.place.change(("UPDATE triggers SET seq = seq + ?", (2**50,)))

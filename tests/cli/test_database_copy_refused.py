@@ -72,7 +72,7 @@ def spoil(place: Place, sql: str, *values: object) -> None:
 
 
 def refused(source: Place, target: Place, *arguments: str) -> str:
-    """What is said, in a line, of a copy that is not made."""
+    """The message of a refused copy, one line."""
     result = copy(source, target, *arguments)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Error: ")

@@ -99,7 +99,7 @@ def test_a_warning_is_one_line_without_what_a_terminal_would_obey(
     middle: Middle, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, (warning,) = followed(middle, problem(status), 1)
-    output.print_warning(warning)
+    output.print_note(warning)
     said = capsys.readouterr().err
     assert ESCAPED in said
     assert (said.count("\n"), said.rstrip("\n").isprintable()) == (1, True)

@@ -109,7 +109,7 @@ def wait_until_full(pipe: int) -> None:
     before, now = -1, 0
     deadline = time.monotonic() + SECONDS_MAX
     while now == 0 or now != before:
-        assert time.monotonic() < deadline, "nobody writes"
+        assert time.monotonic() < deadline, "no line was written"
         time.sleep(0.2)
         before, now = now, int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
@@ -330,7 +330,7 @@ def test_a_signal_ends_an_export_that_is_held_up(
             process.kill()
 
 
-def test_a_signal_ends_an_export_to_a_pipe_that_nobody_opens(tmp_path: Path, data: Path) -> None:
+def test_a_signal_ends_an_export_to_a_pipe_without_a_reader(tmp_path: Path, data: Path) -> None:
     intents(data, "import", "-", stdin=line(1))
     os.mkfifo(tmp_path / "pipe")
     with launch(data, "export", tmp_path / "pipe") as process:

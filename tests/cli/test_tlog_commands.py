@@ -93,7 +93,7 @@ def test_the_state_is_shown(data: Path) -> None:
     assert (data / KEY_FILE).read_text() not in shown
 
 
-def test_a_frozen_log_is_told_and_resumed(data: Path) -> None:
+def test_a_frozen_log_is_reported_and_resumed(data: Path) -> None:
     assert run("tlog", "freeze", data=data, **NAMED).stdout.startswith(f"{NAME}/log/1 is frozen, with 4 entries")
     assert "WARN  transparency log: it is frozen" in run("doctor", data=data, **NAMED).stdout.replace("warn", "WARN")
     again = run("tlog", "freeze", data=data, **NAMED)

@@ -43,7 +43,9 @@ def verify(site: LogSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ve
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_second_entry_is_told_whenever_it_comes(site: LogSite, verify: Verify, tmp_path: Path, *, kept: bool) -> None:
+def test_a_second_entry_is_reported_whenever_it_comes(
+    site: LogSite, verify: Verify, tmp_path: Path, *, kept: bool
+) -> None:
     assert verify()[0] == 0
     assert verify()[0] == 0
     known = tmp_path / "seen.json.known"
@@ -60,7 +62,7 @@ def test_a_second_entry_is_told_whenever_it_comes(site: LogSite, verify: Verify,
     assert f"WRONG entry 300 of site.example/log/1: the log has two entries of trigger {trigger_fact(7).sig}" in said
 
 
-def test_a_file_that_is_ahead_of_the_state_accuses_nobody(site: LogSite, verify: Verify, tmp_path: Path) -> None:
+def test_a_file_that_is_ahead_of_the_state_reports_no_fault(site: LogSite, verify: Verify, tmp_path: Path) -> None:
     assert verify()[0] == 0
     state = (tmp_path / "seen.json").read_bytes()
     site.grow(600, site.newest.at_s)

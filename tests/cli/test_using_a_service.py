@@ -78,7 +78,7 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     assert "deactivated (as the service says)" in person.done("triggers", "show", sig, "--columns")
 
 
-def test_a_trigger_is_signed_here_and_registered_by_somebody_without_a_key(person: Person, tmp_path: Path) -> None:
+def test_a_trigger_is_signed_here_and_registered_without_a_key(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     signed = person.done("triggers", "sign", *draft(cid, "4.0.0"))
     registered = person.json("triggers", "create", "-", stdin=signed, MUNIMENT_PRIVATE_KEY_FILE=None)
@@ -133,7 +133,7 @@ def test_a_mirror_grows_and_can_be_imported_elsewhere(person: Person, key: str, 
 
 
 def settled(path: Path, before: bytes = b"") -> bytes:
-    """What a follower has kept, other than `before`, when it has kept every page that it has printed."""
+    """The position of a follower, other than `before`, after it has stored every printed page."""
     kept = b""
     while kept in {b"", before} or path.read_bytes() != kept:
         kept = path.read_bytes() if path.exists() else b""

@@ -43,7 +43,7 @@ def changing(**members: object) -> Behaviour:
     return behave
 
 
-def test_a_time_that_is_none_is_shown_as_the_service_says_it(person: Person, served: Service, tmp_path: Path) -> None:
+def test_a_malformed_time_is_shown_unchanged(person: Person, served: Service, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     sig = person.json("triggers", "create", *draft(cid))["sig"]
     for moment in ("2026-13-45T99:99:99.999Z", "2026-11-20T19:48:00.123Z\n"):

@@ -1,4 +1,4 @@
-"""What commands that use a service say where it goes wrong, and the exit statuses that scripts tell apart."""
+"""Errors of commands that use a service: messages, next steps and exit statuses."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ PAGES = [400, 401, 403, 404, 405, 410, 413, 414, 418, 429, 451, 500, 501, 502, 5
 
 @pytest.mark.parametrize("status", PAGES)
 def test_a_page_of_a_proxy_means_try_again(person: Person, served: Service, status: int) -> None:
-    """Whatever its status, it is not by a registry: nobody has to log in, or to look for another record."""
+    """Whatever its status, it is not by a registry: logging in or looking for another record would not help."""
     page = Answered(status, {"content-type": "text/html", "retry-after": "100"}, PAGE)
     with before(served.url) as middle, middle.behaving(always(page)):
         for command in (["triggers", "list"], ["intents", "show", UNKNOWN_HASH], ["functions", "show", UNKNOWN_CID]):
@@ -215,7 +215,7 @@ def test_json_of_a_pipe_has_no_raw_controls_and_is_the_same_json(person: Person,
 
 def test_every_way_of_printing_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_text(f"first {RAW}\nsecond")
-    output.print_warning(RAW)
+    output.print_note(RAW)
     output.print_json({"text": RAW})
     with pytest.raises(ClickException) as raised, output.errors_on_one_line():
         raise ValueError(RAW)

@@ -35,7 +35,7 @@ class Registry:
         return CliRunner().invoke(main, ["verify", "--data-dir", str(self.data_dir)])
 
     def wrong(self) -> list[str]:
-        """What is reported; there is something."""
+        """The reported findings, at least one."""
         result = self.verify()
         assert result.exit_code == 1, result.output
         lines = [line.removeprefix("WRONG ") for line in result.output.splitlines() if line.startswith("WRONG ")]
@@ -182,7 +182,7 @@ def test_a_deactivation_that_was_taken_back_is_named(registry: Registry) -> None
     assert trigger.startswith(f"trigger {registry.ended}: ")
 
 
-def test_a_deactivation_that_nobody_signed_is_named(registry: Registry) -> None:
+def test_an_unsigned_deactivation_is_named(registry: Registry) -> None:
     registry.change(registry.live, deactivateSig=registry.consent)
     registry.sql("UPDATE triggers SET deactivated = 1 WHERE sig = ?", bytes.fromhex(registry.live[2:]))
     (trigger,) = registry.wrong()

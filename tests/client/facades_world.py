@@ -126,12 +126,12 @@ def plain_http(timeout_s: float = 30) -> httpx2.Client:
 
 
 def signer(number: int = 0) -> KeySigner:
-    """A wallet; without a number, one that nobody has used yet."""
+    """A wallet; without a number, an unused one."""
     return KeySigner((number or next(numbers)).to_bytes(32))
 
 
 def bundle(**members: Any) -> ClientBundle:
-    """A bundle that nobody has deployed yet, unless `members` give its name."""
+    """A new bundle, unless `members` give its name."""
     given: dict[str, Any] = {"name": f"Function {next(numbers)}", **members}
     made = Bundle(**given)
     return ClientBundle(made.manifest, made.wasm)
@@ -144,7 +144,7 @@ def draft(cid: str, **members: Any) -> TriggerDraft:
 
 
 def new_intent(generation: int = 1, **members: Any) -> AnyNewIntent:
-    """An intent that nobody has recorded yet."""
+    """A new intent."""
     kind = IntentDraft if generation == 1 else OperationsDraft
     return decode_record(kind(next(numbers), FAR_DEADLINE, members).body, AnyNewIntent)
 

@@ -16,7 +16,7 @@ from muniment.evm.address import Address
 T = TypeVar("T")
 ME = Wallet(7)
 LOST = Unreachable("the answer is lost", sent=True)
-UNSENT = Unreachable("nobody listens", sent=False)
+UNSENT = Unreachable("connection refused", sent=False)
 Outcome = Reply | Exception | Callable[[Send], Reply | Exception]
 
 
@@ -56,7 +56,7 @@ class Fed:
             case Send():
                 self.sent.append(step)
                 self.now_s += self.request_s
-                assert left, f"nobody expected {step}"
+                assert left, f"unexpected {step}"
                 outcome = left.pop(0)
                 return outcome(step) if callable(outcome) else outcome
             case Sleep(seconds=seconds):

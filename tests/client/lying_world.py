@@ -60,7 +60,7 @@ class Lying:
         return Registry(self.middle.url, **named)
 
     def truth(self, target: str) -> Any:
-        """What the service says."""
+        """The answer of the service."""
         return self.http.get(self.middle.behind + target).json()
 
 

@@ -18,7 +18,7 @@ THIEF = Wallet(9)
 NOT_SO = "does not have this record"
 FINE: Said = (0, "")
 FORKED: Said = (1, "has signed two histories")
-# What is told of a record that the log has, and of one for which the front has no proof.
+# The answers for a logged record, and for a record without a proof.
 PROVED, NO_PROOF = "", "no proof"
 
 
@@ -112,10 +112,10 @@ def end_a_trigger_by_another_wallet(front: Front) -> None:
 
 @dataclass(frozen=True)
 class Lie:
-    """What a front does, and what each reader says: `tlog verify` and `verify --remote` of one who has seen nothing.
+    """A lie of a front, and the result of each reader: `tlog verify` and `verify --remote` on a first run.
 
-    `follows` is that of one who has seen the honest log up to before `since`, where the log itself signs the lie.
-    `held` is told of a record that the reader has from before, and `shown` of that which the front shows.
+    `follows` is the result after the honest log was seen up to `since`, where the log itself signs the lie. `held` is
+    the result for a record that the reader has from before, `shown` for the record that the front shows.
     """
 
     tell: Callable[[Front], None]

@@ -91,7 +91,7 @@ class Front:
 
     @property
     def behave(self) -> Behaviour:
-        """What the proxy does."""
+        """The behaviour of the proxy."""
         return self._answer
 
     def _answer(self, asked: Asked, forward: Forward) -> Answered:

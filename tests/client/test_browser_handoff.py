@@ -57,7 +57,7 @@ class Page:
 
 
 def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], seconds_max: float = 20) -> str:
-    """What `use` gets of a signer whose page `visit` visits."""
+    """The result of `use` with a signer whose page `visit` visits."""
     errors: list[BaseException] = []
 
     def opens(url: str) -> None:

@@ -1,4 +1,4 @@
-"""What a registry may say without a proof, and what it may not even say so."""
+"""Claims that a registry may make without a proof, and claims that are refused."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_another_protocol_name_proves_nothing(lying: Lying) -> None:
             registry.intents.get(lying.hashes[1][0])
 
 
-def test_an_offer_that_was_signed_by_somebody_else_is_forged(lying: Lying) -> None:
+def test_an_offer_with_a_foreign_signature_is_forged(lying: Lying) -> None:
     with lying.registry() as registry:
         intent = registry.intents.put(new_intent())
         offer = sign_proposal(signer(72), intent, chain_id=1, fees=[], deadline=FAR_DEADLINE)

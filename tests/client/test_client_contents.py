@@ -98,7 +98,7 @@ def forgeries(car: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("name", ["manifest", "get", "sign", "trigger", "download"])
-def test_no_content_is_believed_that_its_cid_does_not_name(lying: Lying, name: str, tmp_path: Path) -> None:
+def test_content_with_another_cid_is_refused(lying: Lying, name: str, tmp_path: Path) -> None:
     read = reads(lying)[name]
     with lying.registry() as registry:
         read(registry, tmp_path)

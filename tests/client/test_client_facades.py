@@ -60,7 +60,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(params=["sync", "aio"])
 def registry(request: pytest.FixtureRequest, site: Site) -> Iterator[Calls]:
-    """A client whose wallet nobody has used yet."""
+    """A client with an unused wallet."""
     calls = calls_of(
         request.param, site.url, signer=signer(), operator_key=site.key, chains={CHAIN_ID: SETTLER}, timeout_s=20
     )
@@ -285,7 +285,7 @@ async def test_a_writer_keeps_the_order_of_each_intent(site: Site, generation: i
             assert (found.status, len(found.proposals), len(found.logs)) == ("enqueued", 1, 1)
 
 
-async def test_a_writer_says_what_was_not_stored(site: Site) -> None:
+async def test_a_writer_reports_failed_writes(site: Site) -> None:
     stored, missing = new_intent(), new_intent()
     async with AsyncRegistry(site.url, operator_key=site.key) as registry, registry.writer() as writer:
         await writer.put(stored)

@@ -50,7 +50,7 @@ def targets(fed: Fed) -> list[str]:
     return [send.target for send in fed.sent]
 
 
-def test_the_feed_is_begun_before_the_listing_is_read_and_says_when_to_read_on() -> None:
+def test_the_feed_is_begun_before_the_listing_is_read_and_reports_when_to_read_again() -> None:
     fed = Fed()
     outcomes: list[Outcome] = [
         events("E0"), linked([1, 2], "A"), linked([], "A"), events("E1"), linked([], "A"), events("E2", "1"),

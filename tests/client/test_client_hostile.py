@@ -90,7 +90,7 @@ def saying(content: bytes, status: int = 200, **headers: str) -> Behaviour:
 
 @contextmanager
 def bounded() -> Generator[None]:
-    """What is inside takes little time and memory, however busy the machine is."""
+    """The block takes little CPU time and memory."""
     tracemalloc.start()
     try:
         with calls_within(CALLS_MAX):
@@ -205,7 +205,7 @@ def test_a_compressed_answer_is_not_unpacked(middle: Middle, facade: str, coding
     ],
     ids=range(9),
 )  # fmt: skip
-def test_a_head_that_nobody_can_read_is_no_answer(middle: Middle, facade: str, head: bytes) -> None:
+def test_an_unreadable_head_is_no_answer(middle: Middle, facade: str, head: bytes) -> None:
     def behave(asked: Asked, forward: Forward) -> list[bytes]:
         del asked, forward
         return [head]

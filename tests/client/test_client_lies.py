@@ -1,4 +1,4 @@
-"""A registry that lies: each fact that an answer can prove is changed in turn, and the client believes none of it."""
+"""A registry that lies: each provable fact of an answer is changed in turn, and the client refuses every change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
         yield made
 
 
-def believed(
+def accepted(
     world: Lying, registry: Registry, truth: Any, claimed: list[str], index: int, read: Read, path: str
 ) -> list[str]:
     """The lies about a record that `read` does not find."""
@@ -56,14 +56,14 @@ def believed(
 
 
 @pytest.mark.parametrize("name", ["get", "list", "list of a function", "follow", "refresh", "create"])
-def test_no_lie_about_a_trigger_is_believed(lying: Lying, name: str) -> None:
+def test_every_lie_about_a_trigger_is_refused(lying: Lying, name: str) -> None:
     read = trigger_reads(lying)[name]
     truth = lying.truth(f"/triggers/{lying.sigs[1]}")
     rows = lying.truth(f"/triggers?sigs={','.join(lying.sigs)}")
     index = [each["sig"] for each in rows].index(lying.sigs[1]) if name == "refresh" else 1
     with lying.registry() as registry:
         read(registry)
-        assert believed(lying, registry, truth, CLAIMED_OF_TRIGGERS, index, read, "/triggers") == []
+        assert accepted(lying, registry, truth, CLAIMED_OF_TRIGGERS, index, read, "/triggers") == []
         moved = {**truth, "functionCid": lying.other_cid}
         with lying.middle.behaving(telling(in_place_of(index, moved), path="/triggers")), pytest.raises(Forged):
             read(registry)
@@ -80,21 +80,21 @@ def intent_reads(hash_: str) -> dict[str, Read]:
 
 @GENERATIONS
 @pytest.mark.parametrize("name", ["get", "list", "follow"])
-def test_no_lie_about_an_intent_is_believed(lying: Lying, name: str, generation: int) -> None:
+def test_every_lie_about_an_intent_is_refused(lying: Lying, name: str, generation: int) -> None:
     hash_ = lying.hashes[generation][1]
     truth = lying.truth(f"/intents/{hash_}")
     index = [each["hash"] for each in lying.truth("/intents?sort=1&generation=all")].index(hash_)
     read = intent_reads(hash_)[name]
     with lying.registry() as registry:
         claimed = [each for each in CLAIMED_OF_INTENTS if each != "proposals"]
-        found = believed(lying, registry, truth, claimed, index, read, "/intents")
+        found = accepted(lying, registry, truth, claimed, index, read, "/intents")
         # A registry may withhold proposals and signatures, or show one twice: that a list is complete is a claim.
         assert set(found) == WITHHELD
 
 
 @GENERATIONS
 @pytest.mark.parametrize("name", ["put", "move"])
-def test_no_lie_about_an_intent_that_was_written_is_believed(lying: Lying, name: str, generation: int) -> None:
+def test_every_lie_about_a_written_intent_is_refused(lying: Lying, name: str, generation: int) -> None:
     new = new_intent(generation)
     with lying.registry() as registry:
         hash_ = registry.intents.put(new).hash
@@ -104,11 +104,11 @@ def test_no_lie_about_an_intent_that_was_written_is_believed(lying: Lying, name:
         }[name]
         read(registry)
         truth = lying.truth(f"/intents/{hash_}")
-        assert believed(lying, registry, truth, CLAIMED_OF_INTENTS, 0, read, "/intents") == []
+        assert accepted(lying, registry, truth, CLAIMED_OF_INTENTS, 0, read, "/intents") == []
 
 
 @GENERATIONS
-def test_no_lie_about_a_proposal_that_was_made_is_believed(lying: Lying, generation: int) -> None:
+def test_every_lie_about_a_new_proposal_is_refused(lying: Lying, generation: int) -> None:
     hash_ = lying.hashes[generation][2]
     offer = new_proposal(generation, 9, fees=["3", "5"])
     with lying.registry() as registry:

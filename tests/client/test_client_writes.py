@@ -115,7 +115,7 @@ def test_a_deactivation_of_other_triggers_is_forged(lying: Lying) -> None:
             assert "deactivateSig" not in lying.truth(f"/triggers/{sig}"), name
 
 
-def test_triggers_that_ended_before_are_told_by_their_own_deactivations(lying: Lying) -> None:
+def test_triggers_that_ended_before_are_proved_by_their_own_deactivations(lying: Lying) -> None:
     with lying.registry() as registry:
         first, second, third = (new_sig(registry, lying) for _ in range(3))
         registry.triggers.deactivate([first])
@@ -141,7 +141,7 @@ def test_triggers_that_ended_before_are_told_by_their_own_deactivations(lying: L
                 registry.triggers.deactivate([third, second])
 
 
-def test_a_consent_that_somebody_else_signed_is_posted_and_seen(lying: Lying) -> None:
+def test_a_consent_of_another_wallet_is_posted_and_seen(lying: Lying) -> None:
     with lying.registry() as registry:
         sig = new_sig(registry, lying)
     with lying.registry(signer=None) as registry:
@@ -186,7 +186,7 @@ def test_a_consent_that_was_registered_under_another_signature_is_answered_with_
 
 
 @pytest.mark.parametrize("name", NOT_DONE)
-def test_no_other_write_is_believed_either(lying: Lying, name: str) -> None:
+def test_every_lie_about_another_write_is_refused(lying: Lying, name: str) -> None:
     with lying.registry(signer=signer()) as registry:
         registry.account.log_in()
         hash_ = registry.intents.put(new_intent()).hash

@@ -48,7 +48,7 @@ def _names(epoch: SiteEpoch) -> tuple[str, tuple[str, str]]:
     return keys[0].name, (keys[0].text, keys[1].text)
 
 
-def test_epochs_in_another_order_than_they_began_are_not_believed() -> None:
+def test_epochs_in_another_order_than_they_began_are_refused() -> None:
     for site in (rotated(), LogSite([opened_epoch(), opened_epoch(2, "restored", opened_epoch())])):
         seen = follow(site).seen
         site.epochs.reverse()
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_an_older_epoch_is_compared_without_having_seen_it() -> 
     assert follow(site, None, replace(RULES, against=honest[:1], accepts=True)).faults == []
 
 
-def test_a_checkpoint_of_no_log_that_is_shown_is_told() -> None:
+def test_a_checkpoint_of_a_hidden_log_is_reported() -> None:
     site = LogSite()
     other = opened_epoch(7)
     found = follow(site, None, replace(RULES, against=[site.newest.note(), other.note()]))
@@ -115,8 +115,8 @@ def three_epochs() -> LogSite:
     return site
 
 
-def test_whoever_reads_from_the_start_is_told_what_is_hidden() -> None:
-    """A deactivation in an epoch, or at its end, that is not shown would be one that nobody finds."""
+def test_reading_from_the_start_reports_hidden_entries() -> None:
+    """A deactivation in a hidden epoch, or at its hidden end, would not be found."""
     first, second, third = (f"site.example/log/{number}" for number in (1, 2, 3))
     hidden = {
         f"{third} begins after 4 entries of {second}, and 5 of {first} are shown before it": [0, 2],
@@ -174,7 +174,7 @@ def test_a_registry_that_has_lost_what_was_seen_is_followed_if_that_is_accepted(
         follow(site, seen, replace(RULES, accepts=True))
 
 
-def test_a_log_without_entries_is_not_believed() -> None:
+def test_a_log_without_entries_is_refused() -> None:
     site = rotated(5)
     site.newest.entries.clear()
     for rules in (RULES, FROM_START):
@@ -220,7 +220,7 @@ def test_another_log_is_followed_only_if_it_is_accepted(reason: str) -> None:
     assert follow(site, seen, replace(RULES, accepts=True)).seen.origin == "site.example/log/2"
 
 
-def test_an_epoch_that_names_fewer_entries_than_were_seen_says_so() -> None:
+def test_an_epoch_that_names_fewer_entries_than_were_seen_is_reported() -> None:
     site = LogSite()
     site.grow(300)
     seen = follow(site).seen

@@ -1,4 +1,4 @@
-"""A client that follows a log believes no registry that shows another history than before, or another to others."""
+"""A client that follows a log detects a registry that changes its history, or shows two histories."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_another_history_than_before_is_proved(site: LogSite, size: int, shown: 
     assert fork.value.other.note.data == other.newest.note().data
 
 
-def test_the_checkpoint_of_somebody_else_is_compared(site: LogSite) -> None:
+def test_the_checkpoint_of_another_reader_is_compared(site: LogSite) -> None:
     site.grow(300)
     honest = [site.newest.note(size) for size in (2, 256, 299, 300)]
     site.grow(700)
@@ -89,7 +89,7 @@ def test_a_log_of_another_time_is_not_taken_for_the_newest(site: LogSite, second
         follow(site)
 
 
-def test_a_checkpoint_by_another_key_is_not_believed(site: LogSite) -> None:
+def test_a_checkpoint_by_another_key_is_refused(site: LogSite) -> None:
     seen = follow(site).seen
     site.newest.secret = b"\x99" * 32
     with pytest.raises(Forged, match="names other keys"):
@@ -104,7 +104,7 @@ def test_a_checkpoint_by_another_key_is_not_believed(site: LogSite) -> None:
         follow(site, seen)
 
 
-def test_no_flipped_bit_is_believed(site: LogSite) -> None:
+def test_every_flipped_bit_is_refused(site: LogSite) -> None:
     site.grow(300)
     seen = follow(site).seen
     site.grow(700)
@@ -117,7 +117,7 @@ def test_no_flipped_bit_is_believed(site: LogSite) -> None:
 
 
 def check_flips(site: LogSite, seen: Seen | None, count: int) -> None:
-    """Whatever bit is flipped in one of the answers that were asked for, the log is not believed.
+    """Whatever bit is flipped in one of the answers that were asked for, the log is refused.
 
     Nor is an entry handed out that the log does not have.
     """
@@ -143,7 +143,7 @@ def check_flips(site: LogSite, seen: Seen | None, count: int) -> None:
     site.lie = lambda _, content: content
 
 
-def test_entries_of_another_tree_are_not_believed(site: LogSite) -> None:
+def test_entries_of_another_tree_are_refused(site: LogSite) -> None:
     other = LogSite()
     other.newest.entries[1] = BackfilledFact(iso_time(NOW_S * 1000 - 1)).data
     for each in (site, other):
@@ -153,12 +153,12 @@ def test_entries_of_another_tree_are_not_believed(site: LogSite) -> None:
         follow(site)
 
 
-def test_a_first_entry_of_another_key_is_told(site: LogSite) -> None:
+def test_a_first_entry_of_another_key_is_reported(site: LogSite) -> None:
     site.newest.secret = b"\x99" * 32
     assert follow(site).faults == ["entry 0 of site.example/log/1: it names another log, or another key"]
 
 
-def test_another_key_for_the_time_than_in_the_first_entry_is_not_believed(site: LogSite) -> None:
+def test_another_key_for_the_time_than_in_the_first_entry_is_refused(site: LogSite) -> None:
     site.grow(300)
     seen = follow(site).seen
     mine = keys_of_log("site.example/log/2", b"\x99" * 32)[1]
@@ -177,7 +177,7 @@ def test_another_key_for_the_time_than_in_the_first_entry_is_not_believed(site: 
             follow(site, each, Rules(NOW_S + 7200))
 
 
-def test_what_comes_after_the_last_entry_is_told_at_the_end_of_a_bundle_too(site: LogSite) -> None:
+def test_an_entry_after_the_last_one_is_reported_at_the_end_of_a_bundle_too(site: LogSite) -> None:
     site.grow(255)
     before = follow(site).seen
     site.newest.entries.append(CloseFact(site.newest.keys[0].verifier.text).data)
@@ -198,7 +198,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("kind", ["checkpoint", "tile/0/", "tile/1/", "tile/entries/"])
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_no_other_answer_is_believed(site: LogSite, kind: str, answer: str) -> None:
+def test_every_other_answer_is_refused(site: LogSite, kind: str, answer: str) -> None:
     site.grow(600)
     site.lie = lambda path, content: ANSWERS[answer] if f"/log/1/{kind}" in path else content
     with pytest.raises(Forged):
@@ -216,7 +216,7 @@ def test_a_registry_that_names_no_log_or_a_bad_one(site: LogSite) -> None:
             follow(site)
 
 
-def test_what_is_dated_back_or_ahead_is_told(site: LogSite) -> None:
+def test_backdated_and_future_entries_are_reported(site: LogSite) -> None:
     seen = follow(site).seen
     site.newest.at_s = NOW_S + 60
     for at_s in (NOW_S - 600, NOW_S + 60, NOW_S - 601, NOW_S + 61):
@@ -230,7 +230,7 @@ def test_what_is_dated_back_or_ahead_is_told(site: LogSite) -> None:
     assert follow(site).faults == found.faults[1:]  # who sees it first cannot tell when it came
 
 
-def test_entries_that_no_log_has_are_told(site: LogSite) -> None:
+def test_malformed_entries_are_reported(site: LogSite) -> None:
     entries = site.newest.entries
     last = CloseFact(site.newest.keys[0].verifier.text).data
     entries += [b"muniment/trigger/v1\n", b"another/kind/v9\nx\n", entries[0], last, trigger_fact(1).data]

@@ -70,7 +70,7 @@ def test_an_honest_log_has_each_record_once(site: LogSite) -> None:
 
 @pytest.mark.parametrize("name", TWICE)
 @pytest.mark.parametrize("way", ["at once", "later", "later, after reading again", "after a rotation"])
-def test_a_second_entry_of_a_record_is_told(site: LogSite, name: str, way: str) -> None:
+def test_a_second_entry_of_a_record_is_reported(site: LogSite, name: str, way: str) -> None:
     first, second, words = TWICE[name]
     known: Known = {}
     rules = replace(RULES, known=known)

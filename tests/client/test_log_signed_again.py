@@ -1,7 +1,7 @@
-"""A front that signs a changed log again is found as docs/transparency-log.md says, by each reader of the log.
+"""Each reader of the log finds a front that signs a changed log again, as docs/transparency-log.md states.
 
-Where the page says "believed" or "not found", these tests say so too. Whoever has seen the keys of the log before finds
-every front that has others; a lie that the log itself signs is found as the table has it.
+A reader that has seen the keys of the log finds every front with other keys; for a lie that the log itself signs, the
+results are those of the table in that page.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def record_of(url: str, site: Site, name: str) -> Provable | None:
 
 
 def told_of(registry: Registry, record: Provable) -> str:
-    """What a program is told that proves a record."""
+    """The result for a program that proves a record."""
     try:
         registry.log.prove(record)
     except NotLoggedYet:
@@ -125,7 +125,7 @@ def test_who_proves_a_record(front: Front, lie: Lie, entries: list[bytes]) -> No
             assert told_of(registry, shown) == lie.shown
 
 
-def test_who_has_proved_a_record_is_told_of_its_second_entry(front: Front) -> None:
+def test_a_second_entry_of_a_proved_record_is_reported(front: Front) -> None:
     site = front.site
     held = record_of(site.url, site, "trigger 0")
     assert held is not None

@@ -50,7 +50,7 @@ def test_a_damaged_file_of_profiles_is_named(profiles: Profiles, content: bytes)
         profiles.all()
 
 
-def test_credentials_are_of_one_origin_and_one_address_and_of_nobody_else(profiles: Profiles) -> None:
+def test_credentials_are_of_one_origin_and_one_address(profiles: Profiles) -> None:
     one = Profile(URL, ADDRESS)
     profiles.keep(one, token="t", apiKey="k")
     profiles.keep(one, apiKey="newer")

@@ -80,7 +80,7 @@ def test_a_command_that_fails_is_named_with_its_words(tmp_path: Path, body: str,
     assert len(str(raised.value)) < 1_000
 
 
-def test_a_command_that_says_too_much_costs_little_memory() -> None:
+def test_a_command_that_prints_too_much_costs_little_memory() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CannotSign, match="gave no address"):

@@ -31,7 +31,7 @@ def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: obje
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line(), output.progress_bars() as on_progress:
-        summary = make_backup(settings, directory, on_progress=on_progress, on_finding=output.print_warning)
+        summary = make_backup(settings, directory, on_progress=on_progress, on_finding=output.print_note)
     output.print_summary(summary, as_json=as_json)
 
 
@@ -59,7 +59,7 @@ def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_jso
         with output.progress_bars() as on_progress:
             summary = restore_backup(
                 settings, directory,
-                rotate=rotate, wants_rotation=_wants_rotation, on_progress=on_progress, on_finding=output.print_warning,
+                rotate=rotate, wants_rotation=_wants_rotation, on_progress=on_progress, on_finding=output.print_note,
             )  # fmt: skip
     output.print_summary(summary, as_json=as_json)
 

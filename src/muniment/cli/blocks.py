@@ -48,7 +48,7 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
             summary = copy(
                 settings, source, target,
                 on_progress=partial(draw, "blocks") if output.shows_progress() else None,
-                on_finding=output.print_warning, is_stopping=stop.is_made,
+                on_finding=output.print_note, is_stopping=stop.is_made,
             )  # fmt: skip
     output.print_summary(summary, as_json=as_json)
     raise SystemExit(stop.status if summary.interrupted else int(summary.damaged > 0))

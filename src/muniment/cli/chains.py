@@ -40,7 +40,7 @@ def check_chains(config: Path | None, *, as_json: bool, **flags: object) -> None
 
 
 def exit_status(reports: Sequence[Report]) -> int:
-    """0 when every URL is fine; 1 when one has a fault, or no chain has a URL."""
+    """0 if every URL is fine; 1 if a URL has a fault, or no chain has a URL."""
     return int(not reports or any(report.faults for report in reports))
 
 

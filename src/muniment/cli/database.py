@@ -41,19 +41,19 @@ def copy_database(
         with output.errors_on_one_line(), output.progress_bars(shows_count=True, unit="rows") as draw:
             summary = copy(
                 settings, source, target,
-                blocks_url=blocks_url, on_progress=partial(draw, "rows"), on_finding=output.print_warning,
+                blocks_url=blocks_url, on_progress=partial(draw, "rows"), on_finding=output.print_note,
             )  # fmt: skip
     except KeyboardInterrupt:
-        output.print_warning("Interrupted. TO is empty or complete; run the command again to see which.")
+        output.print_note("Interrupted. TO is empty or complete; run the command again to see which.")
         raise SystemExit(output.INTERRUPTED) from None
     if as_json:
         output.print_json({**asdict(summary), "rows": summary.rows})
     else:
         output.print_text(str(summary))
     if summary.changed_meanwhile is None:
-        output.print_warning("TO is a complete copy, but FROM no longer answers: it may have newer rows")
+        output.print_note("TO is a complete copy, but FROM no longer answers: it may have newer rows")
     elif summary.changed_meanwhile:
-        output.print_warning("FROM was written to during the copy, and TO lacks the newer rows")
+        output.print_note("FROM was written to during the copy, and TO lacks the newer rows")
     raise SystemExit(int(summary.changed_meanwhile is not False))
 
 

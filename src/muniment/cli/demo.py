@@ -74,7 +74,7 @@ def _walk(url: str, settings: Settings, nodes: Sequence[str] = ()) -> None:
 @contextmanager
 def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]:
     """Run a service as a process until the end of the block; yield it with its URL."""
-    # It is reached at its own URL, whatever that of the settings.
+    # Clients reach it at its own URL, not at the public one of the settings.
     ours = {"MUNIMENT_LOG_LEVEL": "warning", "MUNIMENT_PUBLIC_URL": ""}
     environment = {**os.environ, **settings.environment(), **ours}
     command = [sys.executable, "-m", "muniment", "serve"]

@@ -93,7 +93,7 @@ def follow_events(
     show = _print_json if as_json or not sys.stdout.isatty() else _print_line
     stop = output.StopRequest(ends_at_second=True)
     follower = EventFollower(
-        url or settings.own_url, filters, _runner(command, stop) if command else show, output.print_warning,
+        url or settings.own_url, filters, _runner(command, stop) if command else show, output.print_note,
         state=state, stores_each=bool(command), begins_again=reset, waiting=stop.waiting,
     )  # fmt: skip
     with output.errors_on_one_line(), stop.listening():

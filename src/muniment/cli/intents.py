@@ -86,7 +86,7 @@ async def _import(
     if is_done:
         return int(job.progress.refused > 0)
     next_step = "run the command again to continue" if job.source else "give the same input again: it is safe to repeat"
-    output.print_warning(f"stopped after line {job.progress.lines}; {next_step}")
+    output.print_note(f"stopped after line {job.progress.lines}; {next_step}")
     return stop.status
 
 
@@ -142,11 +142,11 @@ def _print_refused(number: int, refusal: Refusal) -> None:
     """Print the number of a refused line, the code, the reason, the place, and the facts."""
     place = "".join(f" ({fault.pointer})" for fault in refusal.faults[:1] if fault.pointer)
     facts = "".join(f"; {name} {value}" for name, value in refusal.facts.items())
-    output.print_warning(f"line {number}: {refusal.code}: {refusal.detail}{place}{facts}")
+    output.print_note(f"line {number}: {refusal.code}: {refusal.detail}{place}{facts}")
 
 
 def _print_shared(number: int, line: str) -> None:
-    output.print_warning(f"line {number}: {line}")
+    output.print_note(f"line {number}: {line}")
 
 
 @intents.command("release")
@@ -190,13 +190,13 @@ def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: ob
         with _errors_on_one_line(), stop.listening():
             asyncio.run(_export(settings, file, exported, stop))
     except output.StoppedWhileWaiting:
-        output.print_warning("stopped: the export is incomplete")
+        output.print_note("stopped: the export is incomplete")
         raise SystemExit(stop.status) from None
     seconds = round(time.monotonic() - began, 3)
     if as_json:
         output.print_json({**asdict(exported), "seconds": seconds}, err=True)
     elif file != "-":
-        output.print_warning(f"{output.counted(exported.intents, 'intent')}, {exported.bytes} bytes; {seconds:.1f} s")
+        output.print_note(f"{output.counted(exported.intents, 'intent')}, {exported.bytes} bytes; {seconds:.1f} s")
 
 
 async def _export(settings: Settings, place: str, exported: Exported, stop: output.StopRequest) -> None:

@@ -89,7 +89,7 @@ class Ledger:
         self._connection.close()
 
     def add(self, _: int, fact: Entry | None) -> None:
-        """Keep an entry, in place of one for the same record: a restored registry records again what it has lost."""
+        """Keep an entry, or replace that of the same record: a restored registry records lost records again."""
         if not isinstance(fact, FunctionFact | TriggerFact | DeactivationFact):
             return
         add = "INSERT OR REPLACE INTO entries (name, entry) VALUES (?, ?)"
@@ -105,7 +105,7 @@ class Ledger:
         return row[0] if row else None
 
     def ending(self, sig: str, signer: str) -> str | None:
-        """The signature of the deactivation that ends this trigger of `signer`, who alone can, if the log has one."""
+        """The signature of the logged deactivation by `signer` that ends this trigger, if any."""
         sql = "SELECT signature FROM ended WHERE sig = ? AND signer = ?"
         row = self._connection.execute(sql, (sig, signer)).fetchone()
         return row[0] if row else None

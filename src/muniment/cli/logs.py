@@ -54,6 +54,6 @@ def configure_logs(settings: Settings) -> None:
     logging.basicConfig(
         level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
-    # A fault of a request is in its answer. A line for each would let clients fill the log.
+    # The answer reports the fault of a request; a line for each would let clients fill the log.
     for name in ("uvicorn.error", "python_multipart"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -96,13 +96,13 @@ def _announce(settings: Settings, port: int) -> None:
     pages = "console at /console, reference at /docs" if settings.console else "reference at /docs"
     output.print_text(f"Muniment listens on http://{host}:{port} (data in {settings.data_dir}); {pages}")
     if settings.listens_beyond_this_machine and settings.protocol_name == Settings().protocol_name:
-        output.print_warning(
+        output.print_note(
             f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which is the "
             "default of every deployment: a consent to one registry of that name is valid in another. See "
             "docs/running.md."
         )
     if settings.data_dir.stat().st_mode & 0o077:
-        output.print_warning(
+        output.print_note(
             f"Note: other users of this machine can enter {settings.data_dir}, which holds email addresses and "
             "profiles; chmod -R go= makes it private."
         )

@@ -1,4 +1,4 @@
-"""`muniment tlog`: commands for the operator of the log, and for everybody who follows one."""
+"""`muniment tlog`: commands for operators and followers of the transparency log."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 @tlog.command("verify")
 @click.argument("url")
-@click.option("--state", type=click.Path(path_type=Path, dir_okay=False), help="File that keeps what was seen.")
+@click.option("--state", type=click.Path(path_type=Path, dir_okay=False), help="File that keeps the verified state.")
 @click.option("--policy", type=_EXISTING, help="tlog-policy file: the witnesses that must have signed.")
 @click.option("--against", multiple=True, type=_EXISTING, help="A checkpoint that others have seen; can be repeated.")
 @click.option("--accept", is_flag=True, help="Follow a new log that the previous one does not announce.")
@@ -152,7 +152,7 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
         write_seen(state, progress.seen)
     output.print_text(verified_text(progress, is_first=seen is None))
     if state is None:
-        output.print_warning("nothing was saved: with --state FILE the next run checks that the log continues")
+        output.print_note("nothing was saved: with --state FILE the next run checks that the log continues")
     for fault in progress.faults:
         output.print_text(f"WRONG {printable(fault)}")
     if progress.faults:
@@ -167,7 +167,7 @@ def _followed(url: str, seen: Seen | None, rules: Rules) -> Progress:
 
 
 def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progress:
-    """Follow the log; what it does wrong ends the command with its status."""
+    """Follow the log; a fault ends the command with its status."""
     from muniment.client import Forged, Forked, Late, NotAnnounced, Unreachable
     from muniment.errors import Refusal
 

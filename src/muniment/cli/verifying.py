@@ -104,7 +104,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
 
 
 class _Compared:
-    """The records of a registry beside the entries of its log. Each method gives what is wrong."""
+    """Comparison of the records of a registry with the entries of its log. Each method yields faults."""
 
     def __init__(self, registry: Registry, ledger: Ledger, progress: Progress) -> None:
         self._registry = registry
@@ -197,7 +197,7 @@ class _Compared:
             yield from self._provably(lambda: self._unlogged_end(trigger, shown))
 
     def _unlogged_end(self, trigger: Trigger, signature: str) -> Iterator[str]:
-        """A deactivation that the log does not have: it may be on its way there."""
+        """A deactivation that is missing in the log: it may still be pending."""
         from muniment.errors import DeactivationNotFound
 
         try:
@@ -219,7 +219,7 @@ class _Compared:
             yield f"{name} differs from its entry in the log"
 
     def _unlisted(self, kind: str) -> Iterator[str]:
-        """Entries without a record. Of a function, another wallet's record may stand for it."""
+        """Entries without a record. A function may be recorded for another wallet."""
         for name in list(self._ledger.unlisted(kind)):  # the loop changes the ledger
             _, key, *uploader = name.split(" ")
             if uploader:

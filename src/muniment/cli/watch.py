@@ -89,7 +89,7 @@ async def _watch(settings: Settings, options: _Options) -> int:
     try:
         await context.database.check()
         if not (followed := followed_chains(context)):
-            output.print_warning("no chain has an RPC URL and a settler: nothing to follow")
+            output.print_note("no chain has an RPC URL and a settler: nothing to follow")
             return 1
         return await _follow(context, options, _start(options, [chain.id for chain in followed]))
     finally:

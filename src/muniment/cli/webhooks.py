@@ -158,7 +158,7 @@ def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: obje
 @click.argument("hook_id", metavar="ID")
 @json_option
 def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
-    """Print a new secret for a webhook; it is shown only once. The one before signs too for 24 hours."""
+    """Print a new secret for a webhook; it is shown only once. The old secret also signs for 24 hours."""
     from muniment.webhooks import managing
 
     async def rotate(context: Context) -> tuple[Webhook, str]:
@@ -204,7 +204,7 @@ def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: C
 
 
 async def _added(context: Context, changed: Awaitable[Hook]) -> tuple[Webhook, str]:
-    """A hook whose keys are new, and its secret."""
+    """A webhook with new keys, and its secret."""
     from muniment.webhooks import managing
 
     hook = await changed

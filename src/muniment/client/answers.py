@@ -49,7 +49,7 @@ def decode_form(reply: Reply, kind: Any) -> Any:
 
 
 def decode_forms(reply: Reply, kind: Any) -> list[Any]:
-    """A list of records of which each has one form of `kind`. Raises `Forged`."""
+    """A list of records, each in one form of `kind`. Raises `Forged`."""
     try:
         found = parse_json(reply.content)
         if not isinstance(found, list):
@@ -104,7 +104,7 @@ def cursor_of(reply: Reply) -> str | None:
 def check_answered(reply: Reply, done: int = HTTPStatus.OK) -> Reply:
     """`reply`, if it has the status `done`. Raises the refusal otherwise, with the reply as `answer`.
 
-    Raises `Forged` for every other status below 400: a redirect, or the page of a portal, is no answer of a registry.
+    Raises `Forged` for any other status below 400: a redirect or the page of a portal is not by a registry.
     """
     if reply.status >= _FIRST_ERROR:
         raise refusal_of(reply)
@@ -114,9 +114,9 @@ def check_answered(reply: Reply, done: int = HTTPStatus.OK) -> Reply:
 
 
 def refusal_of(reply: Reply) -> Refusal:
-    """The refusal of an answer from 400 on: of its `code`, or else of the family of its status.
+    """The refusal of an answer with a status from 400 on, by its `code`, or by the family of its status.
 
-    The `code` of a later release is kept; an answer that is no problem document, such as a page of a proxy, has none.
+    An unknown `code` is kept. An answer that is not a problem document, such as a page of a proxy, has no code.
     """
     problem = _problem(reply.content)
     code = problem.get("code")

@@ -178,7 +178,7 @@ def _arguments(url: str, send: Send, progress: OnProgress | None) -> dict[str, A
     if body is not None and progress is not None and len(body) > _LONG:
         headers["content-length"] = str(len(body))
         body = _Upload(body, progress)
-    # Redirects are not followed: credentials stay at one origin.
+    # Redirects are not followed, so credentials stay at one origin.
     return {
         "method": send.method, "url": url + send.target, "content": body,
         "headers": {**headers, "accept-encoding": "identity"}, "follow_redirects": False,

@@ -18,15 +18,15 @@ class Unreachable(Exception):
 
 
 class Forged(Exception):
-    """An answer is not what was asked for, or contradicts its own signature, CID or hash. Do not use it."""
+    """An answer contradicts the request, or its own signature, CID or hash. Do not use it."""
 
 
 class NotSignedBy(Exception):
-    """A signer gave a signature by another address than its own."""
+    """A signer returned a signature of another address."""
 
 
 class CannotSign(Exception):
-    """A wallet gave no signature: it refused, it cannot be asked, or its password is wrong."""
+    """A wallet returned no signature: it refused, is unreachable, or its password is wrong."""
 
 
 class Reply(NamedTuple):

@@ -40,7 +40,7 @@ _PIECES_MAX: Final = 4_096
 
 
 def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> None:
-    """Check that its signer signed it, with types that the closed table allows for `inputs` of its function."""
+    """Check the signature of a trigger, and its types against the `inputs` of its function."""
     try:
         values = Values(
             function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,
@@ -68,7 +68,7 @@ def check_deactivation(
 
 
 def check_intent(intent: AnyIntent, protocol: str, settlers: Sequence[tuple[int, Address]]) -> None:
-    """Check its hash and those of its proposals, and the signatures of proposals whose settlement domain is known."""
+    """Check the hashes of an intent and its proposals, and the signatures of proposals with a known domain."""
     computed = intent_hash(intent)
     if intent.hash.raw != computed:
         raise Forged(f"intent {intent.hash} does not match its hash")
@@ -81,8 +81,8 @@ def check_proposal(
 ) -> None:
     """Check the hash of a proposal to the intent with the hash `intent`, and that its solver signed it.
 
-    The service may know of other addresses whose signatures count, so that `verified` may be true where this is Forged:
-    leave the settlement contract out of `settlers` then.
+    The service may accept signatures of other addresses too. To accept its `verified` then, leave the settlement
+    contract out of `settlers`.
     """
     computed = check_proposal_hash(proposal, intent)
     domains = [(settlement_digest(computed, protocol, chain, each), ()) for chain, each in settlers if each == settler]

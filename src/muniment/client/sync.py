@@ -258,7 +258,7 @@ class Account(Operations):
     """The signer's account."""
 
     def log_in(self, *, lifetime_s: int | None = None) -> str:
-        """A token, which the client keeps and sends; it and later ones are valid for `lifetime_s` seconds.
+        """A token, which the client keeps and sends; this and later tokens are valid for `lifetime_s` seconds.
 
         None: the default of the service, usually a day.
         """

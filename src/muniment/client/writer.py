@@ -22,10 +22,10 @@ Write = Callable[[], Flow[object]]
 
 
 class Writer:
-    """Sends writes to intents: those of one intent in order, those of different intents side by side.
+    """Sends writes to intents: in order for each intent, concurrently for different intents.
 
-    Each method returns when the write is queued, and waits while `waiting_max` writes are queued. `flush` says what
-    failed. A queue is memory: keep a cursor only after `flush`.
+    Each method returns when the write is queued, and waits while `waiting_max` writes are queued. `flush` raises
+    the failures. A queue is in memory: store a cursor only after `flush`.
     """
 
     def __init__(self, driver: Awaiting, session: Session, *, concurrency: int, waiting_max: int) -> None:

@@ -1,6 +1,6 @@
 """Sign-In with Ethereum (ERC-4361): the text in which a wallet says where it logs in, written and read.
 
-Unlike a bare nonce, the text names the service, so that a signature for one service is of no use at another one. It is
+Unlike a bare nonce, the text names the service, so that a signature for one service is useless at another. It is
 read by the ABNF of ERC-4361, with the rules of RFC 3986 and RFC 3339 to which that refers. Each pattern is a row of
 classes of characters that exclude each other, so every line is read once.
 """
@@ -77,7 +77,7 @@ def _is_time(text: str) -> bool:
     return _TIME.fullmatch(text) is not None
 
 
-# The lines after the statement, in order: what begins a line, and whether a text may follow it.
+# The lines after the statement, in order: the prefix of the line, and whether a text may follow it.
 _LINES: Final[dict[str, Callable[[str], bool]]] = {
     "URI: ": _is_uri,
     "Version: ": _matches("1"),
@@ -111,7 +111,7 @@ class SignIn:
 
 
 def read_sign_in(text: str) -> SignIn:
-    """What `text` says. Raises `ValueError` if it is no text of ERC-4361."""
+    """The fields of `text`. Raises `ValueError` for a text that is not ERC-4361."""
     first, address, *rest = text.split("\n") if "\n" in text else (text, "")
     scheme, separator, domain = first.removesuffix(_ASKS).rpartition("://")
     is_scheme = not separator or _SCHEME.fullmatch(scheme)

@@ -90,15 +90,15 @@ def _recover(digest: bytes, signature: Signature) -> bytes | None:
 
 
 def address_of_key(private_key: bytes) -> Address:
-    """The address of a 32-byte private key. Raises `ValueError`, which does not name it, for one that is none."""
+    """The address of a 32-byte private key. Raises `ValueError`, without the key, for an invalid key."""
     return Address.from_raw(_raw_address_of(keys.pubkey_from_prvkey(private_key, compressed=False)))
 
 
 def sign(digest: bytes, private_key: bytes) -> Signature:
     """The canonical signature of the 32-byte `digest` with a 32-byte key: deterministic (RFC 6979), low s.
 
-    The signer is recovered from it before it goes out: a faulty computation could reveal the key. Raises
-    `ValueError`, which does not name the key, for one that is none.
+    The signer is recovered from the result first, since a faulty computation could reveal the key. Raises
+    `ValueError`, without the key, for an invalid key.
     """
     compact, recovery_id = recovery.sign(digest, private_key)
     return Signature.parse(f"0x{compact.hex()}{27 + recovery_id:02x}")

@@ -9,7 +9,7 @@ from typing import Final
 
 # unsigned-varint, section "Practical maximum of 9 bytes (for security)".
 VARINT_BYTES_MAX: Final = 9
-# The bit of a byte that says that another one follows.
+# The bit of a byte that announces another byte.
 CONTINUES: Final = 0x80
 
 

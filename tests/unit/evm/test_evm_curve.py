@@ -95,7 +95,7 @@ def test_r_is_the_x_of_the_point_also_where_r_and_the_order_together_are_one() -
 
 
 @pytest.mark.parametrize("nonce", [1, 2, ORDER - 1])
-def test_a_key_at_infinity_is_nobodys(nonce: int) -> None:
+def test_no_key_is_recovered_at_infinity(nonce: int) -> None:
     point = curve.times(nonce, POINT)
     assert point is not None
     s = 7

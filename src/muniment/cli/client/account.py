@@ -19,16 +19,14 @@ from muniment.cli.client.service import (
     service_options,
     signer_of_place,
 )
-from muniment.cli.client.showing import (
+from muniment.cli.output import (
     Column,
-    is_for_programs,
-    note,
+    print_note,
+    printable,
     shape_options,
     show_all,
-    show_json,
     show_one,
 )
-from muniment.cli.output import printable
 from muniment.durable import make_directory, whole_file
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> N
         place, profiles = place_of(flags, may_be_new=True), Profiles.of_user()
         keeps = place.signer != "key"
         if keeps:
-            note(f"The token and the API key will be stored in {profiles.credentials_file}.")
+            print_note(f"The token and the API key will be stored in {profiles.credentials_file}.")
         signer = signer_of_place(place)
         profile = replace(place.profile, address=signer.address)
         with connected(replace(place, profile=profile), signer=signer) as registry:
@@ -60,8 +58,8 @@ def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> N
         if keeps:
             profiles.keep(profile, token=token, apiKey=api_key)
         if mimic_profile is not None:
-            note(f"The API key is now in {_store_for_mimic(mimic_profile, api_key)}.")
-    note(f"{signer.address} is logged in at {profile.url} (profile {place.name})")
+            print_note(f"The API key is now in {_store_for_mimic(mimic_profile, api_key)}.")
+    print_note(f"{signer.address} is logged in at {profile.url} (profile {place.name})")
 
 
 @click.command()
@@ -73,17 +71,16 @@ def logout(**flags: Any) -> None:
     with failures():
         place = place_of(flags)
         had_some = Profiles.of_user().forget(place.profile)
-    note("the credentials are removed" if had_some else "no credentials were stored")
+    print_note("the credentials are removed" if had_some else "no credentials were stored")
 
 
 @click.command()
 @service_options
 @shape_options
-def whoami(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def whoami(*, as_json: bool | None, **flags: Any) -> None:
     """Show the wallet, the service, and the place of the credentials. It asks no service."""
     from muniment.client.profiles import Profiles
 
-    del whole
     with failures():
         place, profiles = place_of(flags), Profiles.of_user()
         stored = profiles.credentials(place.profile)
@@ -101,19 +98,18 @@ def whoami(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
 @click.command()
 @shape_options
 @click.option("--remove", metavar="NAME", help="Remove a profile and its credentials.")
-def profiles(*, remove: str | None, as_json: bool | None, whole: bool) -> None:
+def profiles(*, remove: str | None, as_json: bool | None) -> None:
     """List the profiles."""
     from dataclasses import asdict
 
     from muniment.client.profiles import Profiles
 
-    del whole
     with failures():
         known = Profiles.of_user()
         if remove is not None:
             known.forget(known.get(remove))
             known.remove(remove)
-            note(f"profile {remove} is removed")
+            print_note(f"profile {remove} is removed")
             return
         rows = [{"name": name, **asdict(profile)} for name, profile in known.all().items()]
     columns = [
@@ -156,20 +152,15 @@ def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) ->
 @click.command()
 @service_options
 @shape_options
-def balances(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def balances(*, as_json: bool | None, **flags: Any) -> None:
     """Show the tokens of the wallet on the registry's chains, as the service says."""
-    del whole
     with opened(flags, needs="token") as registry:
         found = registry.account.balances()
-    if is_for_programs(as_json):
-        for each in found:
-            show_json(each)
-        return
     columns = [
         Column("CHAIN", lambda each: str(each.chain_id)), Column("TOKEN", lambda each: each.symbol),
         Column("BALANCE", _amount), Column("US DOLLARS", _worth),
     ]  # fmt: skip
-    show_all(found, columns, as_json=False, empty="no balances: the registry has no chains, or the wallet is empty")
+    show_all(found, columns, as_json=as_json, empty="no balances: the registry has no chains, or the wallet is empty")
 
 
 def _amount(balance: Balance) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muniment.cli.client.service import opened, service_options
-from muniment.cli.client.showing import Column, ago, note, shape_options, show_all, show_one, transfers
+from muniment.cli.output import Column, ago, print_note, shape_options, show_all, show_one, transfers
 
 if TYPE_CHECKING:
     from muniment.functions.types import Function
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--key", "-k", help="API key; default: MUNIMENT_API_KEY, or that of the profile.")
 @service_options
 @shape_options
-def deploy(directory: Path, *, key: str | None, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def deploy(directory: Path, *, key: str | None, as_json: bool | None, **flags: Any) -> None:
     """Upload the function in DIRECTORY (default: build), with its manifest.json and its function.wasm.
 
     The CID is computed here and compared with the answer. It is written to DIRECTORY/CID.json.
@@ -28,7 +28,6 @@ def deploy(directory: Path, *, key: str | None, as_json: bool | None, whole: boo
 
     from muniment.client import Bundle
 
-    del whole  # a CID is always shown whole
     with transfers() as progress, opened(flags, needs="key", api_key=key, progress=progress) as registry:
         function = registry.functions.deploy(Bundle.read(directory))
         (directory / "CID.json").write_text(json.dumps({"CID": function.cid}, indent=2) + "\n", "utf-8")
@@ -44,14 +43,13 @@ def functions() -> None:
 @click.option("--creator", help="Only those that this address has deployed.")
 @service_options
 @shape_options
-def list_functions(*, creator: str | None, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def list_functions(*, creator: str | None, as_json: bool | None, **flags: Any) -> None:
     """List functions, the oldest first."""
     columns = [
         Column("CID", lambda each: each.cid), Column("NAME", lambda each: each.name),
         Column("VERSION", lambda each: each.version), Column("DEPLOYED", lambda each: ago(each.created_at)),
         Column("BY", lambda each: each.creator),
     ]  # fmt: skip
-    del whole  # a CID is always shown whole
     with opened(flags) as registry:
         show_all(registry.functions.list(creator=creator), columns, as_json=as_json, empty="no functions")
 
@@ -60,9 +58,8 @@ def list_functions(*, creator: str | None, as_json: bool | None, whole: bool, **
 @click.argument("cid")
 @service_options
 @shape_options
-def show_function(cid: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def show_function(cid: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show a function and the inputs of its triggers; its manifest is proved by the CID."""
-    del whole
     with opened(flags) as registry:
         function, manifest = registry.functions.get(cid), registry.functions.manifest(cid)
     inputs = "\n".join(f"{name}: {word}" for name, word in manifest.inputs.items()) or "none"
@@ -77,7 +74,7 @@ def download_function(cid: str, directory: Path, **flags: Any) -> None:
     """Write the files of a function into the new DIRECTORY. Every block is checked against the CID."""
     with transfers() as progress, opened(flags, progress=progress) as registry:
         registry.functions.download(cid, directory)
-    note(f"{directory} has the files that {cid} names")
+    print_note(f"{directory} has the files that {cid} names")
 
 
 def _members(function: Function) -> dict[str, str]:

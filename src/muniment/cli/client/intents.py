@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from muniment.cli.client.service import follow_options, followed, opened, place_of, service_options
-from muniment.cli.client.showing import Column, ago, note, relative, shape_options, short, show_all, show_one
-from muniment.cli.output import counted
+from muniment.cli.output import (
+    Column,
+    ago,
+    counted,
+    print_note,
+    relative,
+    shape_options,
+    short,
+    show_all,
+    show_one,
+    table_options,
+)
 
 if TYPE_CHECKING:
     from muniment.client import Registry
@@ -39,7 +49,7 @@ def _filter_options(command: Command) -> Command:
 @_filter_options
 @click.option("--status", help="Only those in this status.")
 @service_options
-@shape_options
+@table_options
 def list_intents(
     *, user: str | None, settler: str | None, trigger: str | None, status: str | None, as_json: bool | None,
     whole: bool, **flags: Any,
@@ -54,9 +64,8 @@ def list_intents(
 @click.argument("hash_", metavar="HASH")
 @service_options
 @shape_options
-def show_intent(hash_: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def show_intent(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show an intent with its proposals and its log. Its hashes are computed again."""
-    del whole  # one intent is always shown whole
     with opened(flags) as registry:
         intent = registry.intents.get(hash_)
     show_one(intent, _members(intent), as_json=as_json)
@@ -66,7 +75,7 @@ def show_intent(hash_: str, *, as_json: bool | None, whole: bool, **flags: Any) 
 @_filter_options
 @follow_options
 @service_options
-@shape_options
+@table_options
 def follow_intents(
     *, user: str | None, settler: str | None, trigger: str | None, state: Path | None, as_json: bool | None,
     whole: bool, **flags: Any,
@@ -90,19 +99,18 @@ def download_intents(file: Path, **flags: Any) -> None:
     """
     with opened(flags) as registry:
         mirror = Mirror(file, place_of(flags).profile.url)
-        count = mirror.add(registry, note if sys.stderr.isatty() else lambda _text: None)
-    note(f"{counted(count, 'intent')} added to {file}")
+        count = mirror.add(registry, print_note if sys.stderr.isatty() else lambda _text: None)
+    print_note(f"{counted(count, 'intent')} added to {file}")
 
 
 @click.command("put")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @service_options
 @shape_options
-def put_intent(file: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def put_intent(file: str, *, as_json: bool | None, **flags: Any) -> None:
     """Record the intent in FILE, a JSON object. It needs MUNIMENT_OPERATOR_KEY."""
     from muniment.intents.types import AnyNewIntent
 
-    del whole
     with opened(flags, needs="operator") as registry:
         intent = registry.intents.put(cast("AnyNewIntent", _record(file, AnyNewIntent)))
     show_one(intent, _members(intent), as_json=as_json)
@@ -113,11 +121,10 @@ def put_intent(file: str, *, as_json: bool | None, whole: bool, **flags: Any) ->
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @service_options
 @shape_options
-def propose(hash_: str, file: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def propose(hash_: str, file: str, *, as_json: bool | None, **flags: Any) -> None:
     """Append the proposal in FILE, a JSON object, to an intent. It needs MUNIMENT_OPERATOR_KEY."""
     from muniment.intents.types import AnyNewProposal
 
-    del whole
     with opened(flags, needs="operator") as registry:
         found = registry.intents.propose(hash_, cast("AnyNewProposal", _record(file, AnyNewProposal)))
     show_one(found, {"proposal": found.hash, "solver": found.solver, "status": found.status}, as_json=as_json)
@@ -132,7 +139,7 @@ def log_intent(hash_: str, text: str, *, level: Any, **flags: Any) -> None:
     """Append a line to the log of an intent. It needs MUNIMENT_OPERATOR_KEY."""
     with opened(flags, needs="operator") as registry:
         registry.intents.log(hash_, level, text)
-    note("the line is stored")
+    print_note("the line is stored")
 
 
 @click.command("move")
@@ -143,11 +150,10 @@ def log_intent(hash_: str, text: str, *, level: Any, **flags: Any) -> None:
 @service_options
 @shape_options
 def move_intent(
-    hash_: str, status: str, *, proposal: str | None, transaction: str | None, as_json: bool | None, whole: bool,
+    hash_: str, status: str, *, proposal: str | None, transaction: str | None, as_json: bool | None,
     **flags: Any,
 ) -> None:  # fmt: skip
     """Move an intent, or a proposal of it, to another status. It needs MUNIMENT_OPERATOR_KEY."""
-    del whole
     with opened(flags, needs="operator") as registry:
         intent = registry.intents.move(hash_, status, proposal=proposal, transaction_hash=transaction)
     show_one(intent, _members(intent), as_json=as_json)
@@ -211,7 +217,7 @@ _LISTED_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """The file, and beside it a checkpoint with the cursor and the length up to which the file is whole."""
+    """A file of intents, with a checkpoint file that has the cursor and the complete length."""
 
     file: Path
     url: str

@@ -34,7 +34,7 @@ _NEXT: Final = {
     "intent-not-found": "`muniment intents list` shows the intents of this registry",
     "signature-mismatch": "was it signed for this registry's protocol name? See --protocol",
     "version-taken": "use a higher version in the manifest",
-    "trigger-deactivated": "its owner ended it for ever: sign a new trigger with another version",
+    "trigger-deactivated": "its owner ended it permanently: sign a new trigger with another version",
     "cursor-too-old": "start over: remove the position file",
     "not-the-owner": "only the wallet that signed a trigger ends it: see --signer",
     "status-conflict": "`muniment intents show HASH` shows the present status",
@@ -204,7 +204,7 @@ def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
 
 
 def _wallet(given: str | None, profile: Profile) -> tuple[str | None, str | None]:
-    """The wallet that signs, and its address where that is known without asking it."""
+    """The wallet that signs, and its address if known without asking it."""
     from muniment.client.signers import KeySigner
 
     has_key = bool(os.environ.get("MUNIMENT_PRIVATE_KEY") or os.environ.get("MUNIMENT_PRIVATE_KEY_FILE"))
@@ -309,7 +309,7 @@ def followed(
         place = place_of(flags)
         position = _NoPosition() if state is None else Checkpoint(state, url=place.profile.url, **about)
         try:
-            # A page is shown and its position kept in microseconds; a signal ends the wait for the next one.
+            # Showing a page and storing its position takes microseconds; a signal ends only the wait for the next page.
             with stop.waiting(), connected(place) as registry:
                 yield registry, position
         except output.StoppedWhileWaiting:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from muniment.cli.client.service import failures, follow_options, followed, opened, service_options
-from muniment.cli.client.showing import (
+from muniment.cli.output import (
     Column,
     ago,
-    note,
+    print_json,
+    print_note,
     shape_options,
     short,
     show_all,
-    show_json,
     show_one,
+    table_options,
     until_ms,
 )
 
@@ -151,9 +152,8 @@ def triggers() -> None:
 @draft_options
 @service_options
 @shape_options
-def preview(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def preview(*, as_json: bool | None, **flags: Any) -> None:
     """Describe a draft in plain words, made here from the proved manifest. Nothing is signed."""
-    del whole
     with opened(flags) as registry:
         found = registry.triggers.preview(read_draft(flags))
     show_one(found, _spoken(found), as_json=as_json)
@@ -170,7 +170,7 @@ def sign(*, yes: bool, **flags: Any) -> None:
     with opened(flags, needs="signature") as registry:
         _ask(registry, draft, yes=yes)
         signed = registry.triggers.sign(draft)
-    show_json(signed)
+    print_json(signed)
 
 
 @triggers.command()
@@ -178,7 +178,7 @@ def sign(*, yes: bool, **flags: Any) -> None:
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @service_options
 @shape_options
-def create(*, yes: bool, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
     """Sign a draft and register it; or register the signed trigger in FILE."""
     from muniment.client import TriggerDraft
 
@@ -188,7 +188,7 @@ def create(*, yes: bool, as_json: bool | None, whole: bool, **flags: Any) -> Non
         if isinstance(given, TriggerDraft):
             _ask(registry, given, yes=yes)
         trigger = registry.triggers.create(given)
-    show_one(trigger, _members(trigger, whole=whole), as_json=as_json)
+    show_one(trigger, _members(trigger), as_json=as_json)
 
 
 @triggers.command("list")
@@ -196,7 +196,7 @@ def create(*, yes: bool, as_json: bool | None, whole: bool, **flags: Any) -> Non
 @click.option("--function", "cid", help="Only those of this function.")
 @click.option("--active/--ended", default=None, help="Only those that may run, or only the others.")
 @service_options
-@shape_options
+@table_options
 def list_triggers(
     *, by: str | None, cid: str | None, active: bool | None, as_json: bool | None, whole: bool, **flags: Any
 ) -> None:
@@ -210,11 +210,11 @@ def list_triggers(
 @click.argument("sig")
 @service_options
 @shape_options
-def show_trigger(sig: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+def show_trigger(sig: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show a trigger. Its signature is checked."""
     with opened(flags) as registry:
         trigger = registry.triggers.get(sig)
-    show_one(trigger, _members(trigger, whole=whole), as_json=as_json)
+    show_one(trigger, _members(trigger), as_json=as_json)
 
 
 @triggers.command("follow")
@@ -222,7 +222,7 @@ def show_trigger(sig: str, *, as_json: bool | None, whole: bool, **flags: Any) -
 @click.option("--function", "cid", help="Only those of this function.")
 @follow_options
 @service_options
-@shape_options
+@table_options
 def follow_triggers(
     *, by: str | None, cid: str | None, state: Path | None, as_json: bool | None, whole: bool, **flags: Any
 ) -> None:
@@ -239,22 +239,22 @@ def follow_triggers(
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @service_options
 def deactivate(sigs: Sequence[str], *, yes: bool, **flags: Any) -> None:
-    """End triggers for ever, with one signature of their owner."""
+    """End triggers permanently, with one signature of their owner."""
     if not yes and sys.stdin.isatty():
         what = "this trigger" if len(sigs) == 1 else f"{len(sigs)} triggers"
-        click.confirm(f"End {what} for ever?", abort=True, err=True)
+        click.confirm(f"End {what} permanently?", abort=True, err=True)
     with opened(flags, needs="signature") as registry:
         registry.triggers.deactivate(sigs)
-    note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")
+    print_note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")
 
 
 def _ask(registry: Registry, draft: TriggerDraft, *, yes: bool) -> None:
     """Print what a signature allows, and ask on a terminal."""
     found = registry.triggers.preview(draft)
     for line in (*found.summary, *(f"Next run: {each}" for each in found.next_runs[:1])):
-        note(line)
+        print_note(line)
     for line in found.warnings:
-        note(f"Warning: {line}")
+        print_note(f"Warning: {line}")
     if not yes and sys.stdin.isatty():
         click.confirm("Sign it?", abort=True, err=True)
 
@@ -269,8 +269,6 @@ def _spoken(preview_: Preview) -> dict[str, str]:
 
 
 def _status(trigger: Trigger) -> str:
-    import time
-
     from msgspec import UNSET
 
     if trigger.deactivate_sig is not UNSET:
@@ -288,10 +286,9 @@ def _columns(*, whole: bool) -> list[Column]:
     ]  # fmt: skip
 
 
-def _members(trigger: Trigger, *, whole: bool) -> dict[str, str]:
+def _members(trigger: Trigger) -> dict[str, str]:
     from muniment.wire import encode
 
-    del whole  # one trigger is always shown whole
     claimed = "(as the service says)"
     return {
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,

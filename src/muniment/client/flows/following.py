@@ -77,7 +77,7 @@ class Follower(Generic[T]):
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     def _listen(self) -> Flow[None]:
-        """Take a cursor of the feed before the listing is read, so that no record comes between the two."""
+        """Take a cursor of the feed before the listing is read, so that no record is missed between them."""
         if self.event_type is None or self._feed_cursor is not None:
             return
         try:

@@ -53,7 +53,7 @@ class Bundle:
         return first.root.cid, second.root.cid
 
     def write(self, folder: Path) -> None:
-        """Write both files into a new folder: whole or not at all. Raises `OSError`, also if there is one."""
+        """Write both files into a new folder: both or neither. Raises `OSError`, also for an existing folder."""
         part = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
         part.mkdir(parents=True)
         try:
@@ -68,7 +68,7 @@ class Bundle:
 
 
 def deploy(session: Session, bundle: Bundle) -> Flow[Function]:
-    """Upload a bundle. Raises `Forged` when the service names another CID than its content has."""
+    """Upload a bundle. Raises `Forged` if the service answers another CID."""
     own = bundle.cids()
     boundary = hashlib.sha256(bundle.manifest + bundle.wasm).hexdigest()
     parts = [
@@ -138,7 +138,7 @@ def manifest(session: Session, cid: str) -> Flow[Manifest]:
 
 
 def download(session: Session, cid: str) -> Flow[Bundle]:
-    """The files of a function; every block was checked, whatever `verify` says."""
+    """The files of a function; every block is checked, even without `verify`."""
     asked = BundleCid.parse(cid)
     reply = yield from session.answered(Send("GET", target("/ipfs/{}", asked, format="car"), headers=_CAR))
     return Bundle(*(proof.file_in(reply.content, asked, name) for name in (MANIFEST, WASM)))

@@ -82,14 +82,14 @@ def follower(
 
 
 def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
-    """Record an intent; the same one again changes nothing."""
+    """Record an intent; idempotent."""
     hash_ = Bytes32.parse("0x" + intent_hash(intent).hex())
     send = Send("PUT", target("/intents/{}", hash_), encode(intent), {**_POSTED, **session.operator_headers()})
     return _own(session, (yield from session.answered(send)), hash_)
 
 
 def propose(session: Session, hash_: str, offer: AnyNewProposal) -> Flow[AnyProposal]:
-    """Append a proposal to an intent; the same one again is answered with the one that is recorded.
+    """Append a proposal to an intent; a repetition returns the recorded proposal.
 
     The hash of a proposal does not cover its signatures. Where the answer has others, they have to be by the solver.
     """
@@ -114,7 +114,7 @@ def _settler_of(session: Session, asked: Bytes32) -> Flow[Address]:
 
 
 def log(session: Session, hash_: str, line: NewLog) -> Flow[Log]:
-    """Append a line to the log of an intent. It gets an `id`, so that it is stored once, however often it is sent."""
+    """Append a line to the log of an intent. An `id` makes repeated requests store it once."""
     named = line if line.id is not None else replace(line, id=LogId.parse(secrets.token_hex(16)))
     found = decode((yield from session.answered(_post(session, "logs", hash_, encode(named)))), Log)
     check_same((found.id, found.level, found.data), (named.id, named.level, named.data), "line")
@@ -177,7 +177,7 @@ def _has_moved(intent: AnyIntent, change: StatusChange) -> bool:
 
 
 def _has_expired(intent: AnyIntent, change: StatusChange) -> bool:
-    """Whether an intent that was moved reads as expired, since its deadline has passed."""
+    """Whether a moved intent reads as expired because its deadline has passed."""
     return change.proposal is None and change.status in CAN_EXPIRE and intent.status == "expired"
 
 

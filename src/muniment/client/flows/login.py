@@ -71,7 +71,7 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
         signature = yield from sign_text(address, text)
         body = encode({"address": address, "signature": signature, **message, **lifetime})
         try:
-            # A nonce is good for one login: after a lost answer it may be used up.
+            # A nonce works once: after a lost answer it may be used up.
             reply = yield from session.answered(Send("POST", "/users/authenticate", body, _POSTED, is_repeatable=False))
         except (Unreachable, Unavailable) as error:
             if (pause_s := session.retry.pause_after_loss(error, failures, begun_s)) is None:
@@ -111,7 +111,7 @@ def _place(url: str) -> tuple[str, str, str]:
 
 
 def _date(session: Session, reply: Reply) -> str:
-    """The time of an answer by its `Date` (RFC 9110 section 6.6.1), or else of this machine."""
+    """The time of an answer by its `Date` (RFC 9110 section 6.6.1), or of this machine."""
     try:
         return iso_time(int(parsedate_to_datetime(reply.headers.get("date", "")).timestamp() * 1_000))
     except (ValueError, OverflowError):

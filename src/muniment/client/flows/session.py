@@ -55,7 +55,7 @@ class Session:
     protocol: str = "Mimic"
     verifies: bool = True
     settlers: tuple[SettlementDomain, ...] = ()
-    # The URL of the registry. A log-in that names another one is not signed.
+    # The URL of the registry. A login for another URL is not signed.
     url: str = ""
     retry: Retry = field(default_factory=Retry)
     # The address of the signer; None without one.
@@ -71,7 +71,7 @@ class Session:
     wait_s: int = 20
     # The keys of logs by their origin, as they were seen first.
     log_keys: dict[str, tuple[VerifierKey, VerifierKey]] = field(default_factory=dict[str, Any], repr=False)
-    # Records of which a log has two entries, and where each record was proved: in which log, at which index.
+    # Records with two entries in a log, and the place of each proved record: origin and index.
     logged_twice: set[bytes] = field(default_factory=set[bytes], repr=False)
     proved: dict[bytes, tuple[str, int]] = field(default_factory=dict[bytes, tuple[str, int]], repr=False)
     manifests: dict[str, Manifest] = field(default_factory=dict[str, "Manifest"], repr=False)
@@ -144,13 +144,13 @@ def session_of(  # noqa: PLR0913 - settings, by name
         api_key=api_key,
         operator_key=operator_key,
         token=token,
-        # An answer of the feed takes a moment longer than its wait.
+        # The answer of the feed arrives shortly after its wait.
         wait_s=max(0, min(_WAIT_S_MAX, int(timeout_s) - _ANSWER_S)),
     )
 
 
 def checked_url(url: str) -> str:
-    """`url` without a slash at its end. Raises `ValueError` for one that is not of a service."""
+    """`url` without a slash at its end. Raises `ValueError` for a malformed URL."""
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ValueError("remove the user and the password from the URL: it is shown and stored")
@@ -188,7 +188,7 @@ def without_none(filters: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_same(given: object, asked: object, what: str) -> None:
-    """Raise `Forged` unless the given thing is the one that was asked for. Both spellings of a CID are the same."""
+    """Raise `Forged` if `given` differs from `asked`. Both spellings of a CID are equal."""
     if isinstance(given, Cid) and isinstance(asked, Cid):
         given, asked = given.digest, asked.digest
     if given != asked:

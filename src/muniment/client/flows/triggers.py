@@ -107,14 +107,14 @@ def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
 
 
 def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trigger]:
-    """Register a trigger. The same one again changes nothing, and is answered with the record of the first time.
+    """Register a trigger; a repetition returns the first record.
 
-    Raises `Forged` when the answer is another one.
+    Raises `Forged` if the answer is another trigger.
     """
     signed = trigger if isinstance(trigger, SignedTrigger) else (yield from sign(session, trigger))
     reply = yield from session.answered(Send("POST", "/triggers", encode(signed), _POSTED))
     created = decode(reply, Trigger)
-    # Any content has a signer whose signature this is, so the signature alone names no trigger.
+    # A signature recovers to some address for any content, so it identifies no trigger by itself.
     check_same(created.signer, signed.signer, "signer")
     if created.sig != signed.sig:
         yield from _check_consent(session, created, signed)
@@ -193,7 +193,7 @@ def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
 
 
 def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
-    """End triggers of this wallet, at most a hundred. Ending them again changes nothing.
+    """End triggers of this wallet, at most a hundred; idempotent.
 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
@@ -208,7 +208,7 @@ def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
 
 
 def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[None]:
-    """End triggers by a consent that was signed before. Posting it again changes nothing.
+    """End triggers by a consent that was signed before; idempotent.
 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
@@ -244,7 +244,7 @@ def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:
 
 
 def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]:
-    """The deactivation with this signature. Raises `Forged` when its signer has not signed it."""
+    """The deactivation with this signature. Raises `Forged` for a wrong signature."""
     asked = Signature.parse(signature)
     found = yield from session.read(target("/deactivations/{}", asked), RecordedDeactivation)
     check_same(found.signature, asked, "deactivation")

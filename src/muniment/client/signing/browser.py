@@ -115,7 +115,7 @@ class BrowserSigner:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request to the wallet, and its one answer."""
+    """A request to the wallet, and its answer."""
 
     asked: Mapping[str, Any]
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -126,7 +126,7 @@ class _Exchange:
     _lock: Lock = field(default_factory=Lock)
 
     def answer(self, given: Mapping[str, Any]) -> bool:
-        """Take the answer, if it is the first one and has a form of ours."""
+        """Store the answer if it is the first, and well-formed; returns whether it was stored."""
         result, refusal = given.get("result"), given.get("refusal")
         text = result if isinstance(result, str) else refusal
         if not isinstance(text, str) or not 0 < len(text) <= _ANSWER_LENGTH_MAX:
@@ -226,7 +226,7 @@ def _elsewhere(asked: Mapping[str, Any]) -> str:
     if asked["method"] == "address":
         return "\nOr paste the address of your account here."
     if asked["method"] == "text":
-        # As JSON where a terminal would obey characters of it, or show them in another order.
+        # As JSON if the text has characters that control or reorder a terminal.
         text = asked["text"] if asked["text"].isprintable() else json.dumps(asked["text"])
         return f"\nOr sign this text elsewhere (personal_sign), and paste the signature here: {text}"
     data = json.dumps(asked["data"])

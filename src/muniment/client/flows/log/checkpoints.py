@@ -32,7 +32,7 @@ class Signed(NamedTuple):
 
 
 class Forked(Exception):
-    """The log has signed two trees of which neither is the beginning of the other. `one` and `other` prove it."""
+    """The log has signed two inconsistent trees. `one` and `other` prove it."""
 
     def __init__(self, one: Signed, other: Signed) -> None:
         """Hold both checkpoints."""
@@ -68,7 +68,7 @@ def check_policy(policy: Policy, signed: Signed, key: VerifierKey) -> None:
 
 
 def compare(session: Session, prefix: str, seen: Signed, shown: Signed) -> Flow[None]:
-    """Check that both are checkpoints of one log that only grows.
+    """Check that two checkpoints are consistent: the log only grows.
 
     Raises `Forked` when both prove that they are not, `Late` when the registry shows less than was seen and no longer
     serves the rest, and `Forged` for hashes that belong to no checkpoint.
@@ -115,12 +115,12 @@ class Epoch:
 
 
 def announces(before: Epoch | None, epoch: Epoch) -> bool:
-    """Whether the last entry of an epoch names the key of another one."""
+    """Whether the last entry of `before` names the key of `epoch`."""
     return before is not None and before.last is not None and before.last.next_key == epoch.keys[0].text
 
 
 def check_succession(before: Epoch | None, epoch: Epoch, entries: Entries, *, accepts: bool) -> None:
-    """Check that an epoch is the one that the epoch before it announces. Raises `NotAnnounced`."""
+    """Check that the previous epoch announces this epoch. Raises `NotAnnounced`."""
     if before is None:
         return
     ended, origin = end_of(before), before.shown.origin

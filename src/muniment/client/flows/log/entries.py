@@ -72,7 +72,7 @@ def name_of(fact: Entry | None) -> str | None:
 
 
 def _names(fact: Entry | None) -> Iterator[tuple[str, str]]:
-    """The names of a record: unique without a content; with one, all entries of the name must have the same.
+    """The names of a record: unique if the content is empty; otherwise all entries of a name share the content.
 
     A consent is one trigger, whatever signature it has; both spellings of a CID are one function, and each of its
     uploaders has an entry.
@@ -97,8 +97,8 @@ _FAULTS_MAX: Final = 100
 class Entries:
     """The new entries of one epoch. `faults` describes what is wrong with them, at most a hundred.
 
-    `signed_ms` is the time of the checkpoint that has them, and `seen_ms` that of the one that was seen before: an
-    entry that is new since then is at most ten minutes older than that, or it came too late, or is dated back.
+    `signed_ms` is the time of the checkpoint that has them, and `seen_ms` that of the one that was seen before: a
+    new entry is at most ten minutes older than `seen_ms`; otherwise it was logged too late, or is backdated.
     `vkeys` are the keys for the tree and for the time. Only the first entry vouches for the second.
     """
 
@@ -108,12 +108,12 @@ class Entries:
     seen_ms: int | None
     on_entry: OnEntry | None
     duplicates: Duplicates
-    # Whether the epoch before has named the key of this one.
+    # Whether the previous epoch announced the key of this epoch.
     is_announced: bool
     first: LogFact | None = None
     last: Entry | None = None
     faults: list[str] = field(default_factory=list[str])
-    # Records of which there are two entries.
+    # Keys of records with two entries.
     twice: set[bytes] = field(default_factory=set[bytes])
 
     def add(self, index: int, data: bytes) -> None:

@@ -91,7 +91,7 @@ class Progress:
 
 
 def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
-    """Verify all that the log has shown since `seen`; without it, trust its keys now, and verify all of it.
+    """Verify everything that the log has shown since `seen`; without it, trust its keys, and verify everything.
 
     Raises `Forked` with the proof, `NotAnnounced`, `Late`, and `Forged` for answers that belong to no checkpoint.
     """
@@ -149,7 +149,7 @@ def _further(found: Progress | None, epoch: Epoch, known: Seen | None, entries: 
 
 
 def _not_shown(rules: Rules, epochs: Sequence[LogEpoch]) -> list[str]:
-    """The logs of which a checkpoint was given, and which the registry does not show, or under another key."""
+    """Faults for given checkpoints whose log the registry hides, or shows under another key."""
     keys = {each.origin: parts.keys_of(each.origin, each.vkeys)[0] for each in epochs}
     faults = dict[str, None]()
     for note in rules.against:
@@ -176,7 +176,7 @@ def _chain(epochs: list[LogEpoch], seen: Seen | None, rules: Rules) -> list[LogE
 
 
 def _number_of(origin: str, other: str) -> int:
-    """The number that ends the origin of an epoch; 0 where the log has another name than that of `other`."""
+    """The number at the end of an origin; 0 if the rest differs from that of `other`."""
     name, _, number = origin.rpartition("/")
     is_one = name == other.rpartition("/")[0] and number.isascii() and number.isdigit() and len(number) < _DIGITS_MAX
     return int(number) if is_one else 0
@@ -189,7 +189,7 @@ def _opened_seen(seen: Seen) -> Signed:
 def _signed(
     session: Session, shown: LogEpoch, known: Seen | None, rules: Rules, *, is_newest: bool
 ) -> Flow[Epoch | None]:
-    """The checkpoint of an epoch, verified: its signatures, its time, its witnesses, and what was seen before.
+    """The verified checkpoint of an epoch: signatures, time, witnesses, consistency with seen checkpoints.
 
     None: another epoch began before this one was signed.
     """

@@ -107,7 +107,7 @@ class Tiles:
 
     @classmethod
     def below(cls, session: Session, prefix: str, checkpoint: Checkpoint) -> Flow[Self]:
-        """The tiles below a signed root. Raises `Forged` where the registry has those of another tree."""
+        """The tiles below a signed root. Raises `Forged` for tiles of another tree."""
         found = cls(session, prefix, checkpoint)
         for each in tiles_for(nodes_of([Range(0, checkpoint.size)]), checkpoint.size):
             found.edge[each.level, each.n] = yield from tile(session, prefix, each)

@@ -66,7 +66,7 @@ def prove(session: Session, record: Provable, *, creator: str | None = None, vke
 
 
 def _check_once(session: Session, entry: bytes, origin: str, index: int) -> None:
-    """Check that this client has not seen two entries of a record: one in another place, or both by `follow`."""
+    """Raise `Forged` if this client has seen two entries of the record."""
     key = key_of(name_of(parse_entry(entry)) or "")
     if key in session.logged_twice:
         raise Forged(f"the log {origin} has two entries of this record, so that none of them counts")

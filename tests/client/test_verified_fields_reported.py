@@ -1,4 +1,4 @@
-"""What docs/verified-fields.md says of `verify --remote` is so: a lie about each field that is covered is told."""
+"""`verify --remote` reports a lie about each field that docs/verified-fields.md lists."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ LISTING = {"/triggers": "?sort=1", "/functions": "?sort=1", "/intents": "?sort=1
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_a_lie_about_a_field_that_is_covered_is_told(site: Site, record: str) -> None:
+def test_a_lie_about_a_covered_field_is_reported(site: Site, record: str) -> None:
     path, inside, index = places(site)[record]
     answer = httpx2.get(f"{site.url}{path}{LISTING.get(path, '')}").json()
     truth = answer[index] if isinstance(answer, list) else answer
@@ -92,7 +92,7 @@ def test_a_lie_about_a_field_that_is_covered_is_told(site: Site, record: str) ->
         assert re.search("WRONG|FORGED|not verified", done.output), f"{record}.{field}: {done.output}"
 
 
-def test_without_a_lie_nothing_is_told(site: Site) -> None:
+def test_without_a_lie_there_is_no_report(site: Site) -> None:
     done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
     assert (done.exit_code, "intents: none wrong" in done.output) == (0, True), done.output
 
