@@ -54,7 +54,7 @@ def _new_file(path: Path) -> Generator[IO[bytes]]:
 def whole_file(path: Path, *, is_private: bool = False) -> Generator[IO[bytes]]:
     """A file to write, which replaces the file at `path` at the end of the block. An error leaves `path` unchanged.
 
-    With `is_private` only its owner can read it, whatever the process lets others read.
+    With `is_private` only its owner can read it, independent of the umask.
     """
     # Random, because a restarted container has the same process id, and would meet the file of a crash.
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -82,7 +82,7 @@ def write_through(descriptor: int, data: bytes) -> None:
 
 
 def prove_writing(directory: Path) -> None:
-    """Write a file in `directory` to the disk. The file has no name, and nothing is left of it."""
+    """Write a file in `directory` to the disk. The file has no name and vanishes."""
     with TemporaryFile(buffering=0, dir=directory) as file:
         write_through(file.fileno(), b"\0")
 

@@ -1,4 +1,4 @@
-"""Leases: rows that say which process does a piece of work that only one may do at a time."""
+"""Leases: rows that name the process that does a work which one process may do at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AHEAD_MS_MAX: Final = 5 * 60 * 1000
 
 
 class LeaseLostError(Exception):
-    """Another process does the work now; this transaction has stored nothing."""
+    """Another process holds the lease; this transaction stored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Lease:
     lasts_ms: int
 
     async def is_free(self, reader: Reader, now_ms: int) -> bool:
-        """Whether `take` would succeed for a new holder: a process that stands by asks this and writes nothing."""
+        """Whether `take` would succeed for a new holder; a standby process asks this without a write."""
         rows = await reader.fetch("SELECT until_ms FROM leases WHERE name = ?", (self.name,))
         return not rows or not now_ms < rows[0][0] <= now_ms + self.lasts_ms + _AHEAD_MS_MAX
 
@@ -53,5 +53,5 @@ class Lease:
             raise LeaseLostError
 
     async def release(self, tx: Transaction, holder: str) -> None:
-        """Give up the lease, so that another process need not wait for its end."""
+        """Release the lease, so that another process need not wait for its end."""
         await tx.execute("UPDATE leases SET until_ms = 0 WHERE name = ? AND holder = ?", (self.name, holder))

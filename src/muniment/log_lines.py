@@ -19,9 +19,9 @@ from structlog.typing import EventDict, WrappedLogger
 
 # How long lines that repeat are counted before the next of them is written.
 INTERVAL_SECONDS: Final = 10.0
-# Lines that are told apart in one interval. All others count as one, so that no stranger makes the memory grow.
+# Kinds of lines counted in one interval. All others count as one kind, so that the memory stays bounded.
 KINDS_MAX: Final = 256
-# Fields that tell two lines of one event apart. The other fields, such as the request's id, differ in each line.
+# Fields that distinguish lines of one event. The other fields, such as the request's id, differ in each line.
 _TELLING: Final = ("code", "error", "operation", "route", "status", "chain", "host", "url", "reason")
 # Levels of lines that are never left out: a line for each request is what `log_requests=all` asks for.
 _WRITTEN: Final = frozenset({"debug", "info"})
@@ -37,7 +37,7 @@ Later = Callable[[float, Callable[[], None]], None]
 
 @dataclass(slots=True)
 class _Kind:
-    """Lines that count as one: how many were left out, and the level and the fields of the last of them."""
+    """Lines of one kind: how many were left out, and the level and fields of the last."""
 
     left_out: int = 0
     level: str = ""

@@ -36,7 +36,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def leave(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Leave so many bytes on a disk of 100 GiB: no test can fill the disk of its machine."""
+    """Leave `free` bytes on a disk of 100 GiB: no test can fill the disk of its machine."""
 
     def leave(free: int, total: int = 100 * GIB) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, total - free, free))

@@ -96,7 +96,7 @@ async def test_the_refusal_is_that_of_an_unknown_path(context: Context) -> None:
     assert found.json() | {"requestId": ""} == unknown.json() | {"requestId": ""}
 
 
-async def test_metrics_are_answered_under_overload_and_charged_to_nobody(
+async def test_metrics_are_answered_under_overload_and_never_charged(
     app: Application, client: httpx2.AsyncClient
 ) -> None:
     app.admission.overload.level, app.admission.overload.in_flight = 3, 10_000

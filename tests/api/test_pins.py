@@ -136,10 +136,10 @@ async def test_after_an_outage_of_the_node_every_bundle_is_pinned(
     context: Context, clock: Clock, node: PinNode
 ) -> None:
     port = node.port
-    away = with_node(context, "http://127.0.0.1:9")  # discard: nobody listens
+    away = with_node(context, "http://127.0.0.1:9")  # discard: no listener
     async with client_of(Application(away)) as uploads, working(away):
         cids = {await deploy(uploads, Bundle(version=f"1.0.{number}")) for number in range(5)}
-        async with ticking(clock):  # a bundle that was given back is due behind the others
+        async with ticking(clock):  # a bundle that was given back is due after the others
             await until_rows(context, "error = 'pin/ls: unreachable'", 5)
         assert await context.database.fetch("SELECT DISTINCT failures FROM pins") == [(0,)]
         assert await queue.count_waiting(context.database) == 5

@@ -1,4 +1,4 @@
-"""What a node does wrong, and what becomes of the bundle: it waits, the reason is shown, and nothing else suffers."""
+"""Faults of a node: the bundle waits, the reason is shown, and other requests go on."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_a_program_that_is_no_node_is_named(uploads: httpx2.AsyncClient, p
         await until_rows(pinning, "error = 'pin/ls answered 404: 404 page not found' AND failures = 0")
 
 
-async def test_credentials_reach_the_node_and_nobody_else(
+async def test_credentials_reach_only_the_node(
     uploads: httpx2.AsyncClient, pinning: Context, clock: Clock, node: PinNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await deploy(uploads)

@@ -61,7 +61,7 @@ async def test_another_users_profile_is_403_whether_or_not_there_is_one(
         ]
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(403, "foreign-profile")] * 2
     details = {answer.json()["detail"] for answer in answers}
-    assert details == {"a profile is read and changed by its own address only"}
+    assert details == {"only its own address reads and changes a profile"}
 
 
 @pytest.mark.one_engine

@@ -134,7 +134,7 @@ def test_secrets_are_masked_in_what_is_shown_and_in_the_repr() -> None:
     settings = load(SECRET=SECRET)
     assert settings.shown()["secret"] == MASK
     assert SECRET not in repr(settings) + str(settings)
-    assert Settings().shown()["secret"] == "", "that there is none may be seen"
+    assert Settings().shown()["secret"] == "", "an empty secret is shown as empty"
 
 
 @pytest.mark.parametrize(

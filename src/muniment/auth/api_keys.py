@@ -40,12 +40,12 @@ def read_api_key(ring: Ring, key: str) -> tuple[Address, int]:
 
 
 async def check_generation(context: Context, address: Address, generation: int) -> None:
-    """Raise `InvalidApiKey` unless `generation` is the current one, or the one before within its grace."""
+    """Raise `InvalidApiKey` unless `generation` is the current one, or the previous one within its grace period."""
     row = await context.database.fetch_one(
         "SELECT key_generation, grace_until_ms FROM users WHERE address = ?", (address.raw,)
     )
     current, grace_until_ms = row or (0, 0)
-    # A longer grace than the longest came from a clock that was ahead.
+    # A grace period beyond the maximum came from a clock that was ahead.
     in_grace = generation == current - 1 and 0 < grace_until_ms - context.now_ms() <= GRACE_MS_MAX
     if generation != current and not in_grace:
         raise InvalidApiKey("this API key was replaced; GET /users/api-key returns the current one")

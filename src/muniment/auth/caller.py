@@ -1,4 +1,4 @@
-"""The caller of a request, as the type of a handler's parameter: a handler with a caller needs its credential."""
+"""The caller of a request, as the type of a handler's parameter, which requires a credential."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class KeyCaller:
 
 
 def only(values: list[str], name: str) -> str | None:
-    """The one value of a header field. Two are refused, even if equal: a proxy may have checked the other one."""
+    """The one value of a header field. Two are refused, even if equal: a proxy may have checked only the other."""
     if len(values) > 1:
         raise ConflictingCredentials(f"{name} was sent more than once")
     return values[0] if values else None

@@ -45,7 +45,7 @@ SELECT nonce_window FROM latest WHERE n = {_KEPT} + 1 AND nonce_window IS NOT NU
 """
 # A number below that of every window.
 _NEVER: Final = -(2**62)
-# Addresses whose last slot is kept in memory, as the one that a login has most likely.
+# Addresses whose last slot is kept in memory: a login most likely has it.
 _ADDRESSES_REMEMBERED: Final = 4_096
 
 
@@ -63,7 +63,7 @@ class Nonce:
         return "0x" + self.raw.hex()
 
 
-# Of this process; what decides is the table that all processes share (`slots`).
+# A hint of this process; the shared table (`slots`) decides.
 _last_slots: OrderedDict[bytes, int] = OrderedDict()
 
 
@@ -85,7 +85,7 @@ async def issue_nonce(context: Context, address: Address) -> Nonce:
 
 
 def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
-    """The free slot after the last one that a process of this data directory gave to this address."""
+    """The free slot after the last one that any process of this data directory gave to this address."""
     slot = _slots_in(context.settings.data_dir, context.random_bytes).take(address, free)
     _last_slots[address] = slot
     _last_slots.move_to_end(address)
@@ -102,7 +102,7 @@ def _slots_in(data_dir: Path, random_bytes: Callable[[int], bytes]) -> LastSlots
 async def window_at(database: Database, now_ms: int) -> int:
     """The window for new nonces at `now_ms`.
 
-    Every acceptable window is later than the deleted ones: even with a clock far behind, no nonce is valid twice.
+    Every acceptable window is later than the deleted ones: even if the clock is far behind, no nonce is valid twice.
     """
     return max(now_ms // WINDOW_MS, await _forgotten(database) + 2)
 
@@ -125,12 +125,12 @@ def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int
 
 
 def named_nonce(ring: Ring, address: Address, digits: str, window: int) -> Nonce | None:
-    """The nonce of `address`, acceptable in `window`, with these hex digits, if there is one."""
+    """The nonce of `address`, acceptable in `window`, with these hex digits, if any."""
     return next((nonce for nonce in _acceptable(ring, address, window) if nonce.raw.hex() == digits), None)
 
 
 async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) -> bool:
-    """Record that `nonce` was used; False if it was used before, or if the records of its window are deleted."""
+    """Mark `nonce` as used; False if it was used before, or if the records of its window are deleted."""
     if nonce.window <= await _forgotten(transaction):
         return False
     added = await transaction.execute(
@@ -163,7 +163,7 @@ async def forget_nonces(transaction: Transaction) -> int:
 def _acceptable(ring: Ring, address: Address, window: int) -> Iterator[Nonce]:
     """The nonces of the current `window`, the previous and (clocks differ) the next one, the likeliest first.
 
-    The likeliest is the one that this process gave last; then come the ones before it.
+    That is the nonce that this process issued last, then those before it.
     """
     last = _last_slots.get(address.raw, 0)
     slots = sorted(range(SLOTS), key=lambda slot: (last - slot) % SLOTS)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Reader, Transaction
 
 _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
-# How the audit log writes a move of an intent, before its new status.
+# The prefix of a status change of an intent in the audit log.
 MOVE: Final = "move to "
-# The name in the audit log for writes that came from a file.
+# The name in the audit log for imports from a file.
 IMPORT: Final = "import"
-# The same for commands on the registry itself; no operator can have this name.
+# The same for local commands; no operator can have this name.
 LOCAL: Final = "(local)"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -56,7 +56,7 @@ class OperatorCaller:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator as listed: times in milliseconds since 1970, `revoked_at_ms` None while the key is good."""
+    """An operator as listed: times in milliseconds since 1970, `revoked_at_ms` None while the key is valid."""
 
     name: str
     created_at_ms: int
@@ -65,7 +65,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One write: when, by whom, what was done, to the intent with which hash."""
+    """One audited write: time, operator, action, and the hash of the intent."""
 
     at_ms: int
     operator: str
@@ -107,7 +107,7 @@ async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
 
 
 async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
-    """Make the key of `name` invalid from the next request on. Raises `ValueError` if it has no valid key."""
+    """Revoke the key of `name` from the next request on. Raises `ValueError` if it has no valid key."""
     revoked = await tx.execute(
         "UPDATE operators SET revoked_at_ms = ? WHERE name = ? AND revoked_at_ms IS NULL", (now_ms, name)
     )

@@ -91,10 +91,10 @@ def parse_secrets(text: str) -> tuple[bytes, ...]:
 
 
 class RingFile:
-    """The embedded default: a file in the data directory, mode 0600, re-read when it changes."""
+    """The default store of secrets: a file in the data directory, mode 0600, re-read when it changes."""
 
     def __init__(self, data_dir: Path) -> None:
-        """The ring of `data_dir`; the file is made with a first secret if there is none."""
+        """The ring of `data_dir`; the file is created with a first secret if it does not exist."""
         self.path = data_dir / RING_FILE
         self._read: tuple[tuple[int, int], tuple[bytes, ...]] | None = None
         if not self.path.exists():
@@ -104,8 +104,8 @@ class RingFile:
     def __call__(self) -> tuple[bytes, ...]:
         """The raw secrets, newest first. One stat call unless the file has changed.
 
-        A file that was there and is damaged or gone does not stop a running service: the last ring stays in use.
-        Raises `SettingError` when there is none.
+        A file that is damaged or gone does not stop a running service: the last ring stays in use.
+        Raises `SettingError` without a ring.
         """
         version = self._version()
         if self._read is None or self._read[0] != version:
@@ -129,7 +129,7 @@ class RingFile:
             return self._read[1]
 
     def rotate(self) -> Secret:
-        """Put a new secret in front; values of older ones stay valid. Raises `SettingError` when the ring is full."""
+        """Add a new secret in front; older values stay valid. Raises `SettingError` when the ring is full."""
         with self._alone():
             new = chance.token_bytes(SECRET_BYTES)
             ring = (new, *self())
@@ -139,7 +139,7 @@ class RingFile:
         return Secret.derived_from(new)
 
     def retire(self) -> Secret:
-        """Drop the oldest secret, and with it every token and key made under it. The last one stays."""
+        """Drop the oldest secret, which invalidates its tokens and keys. The last secret stays."""
         with self._alone():
             ring = self()
             if len(ring) == 1:
@@ -149,7 +149,7 @@ class RingFile:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Let one command at a time change the file, so that no change is lost."""
+        """Let only one command at a time change the file."""
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -158,8 +158,8 @@ class RingFile:
             os.close(descriptor)
 
     def _create(self) -> None:
-        """Make the file, unless another process is faster: then its secret counts."""
-        temporary = self._write_beside((chance.token_bytes(SECRET_BYTES),))
+        """Create the file, unless another process was faster: then its secret counts."""
+        temporary = self._write_temporary((chance.token_bytes(SECRET_BYTES),))
         try:
             os.link(temporary, self.path)
         except FileExistsError:
@@ -169,10 +169,10 @@ class RingFile:
         durable.flush_directory(self.path.parent)
 
     def _replace(self, ring: tuple[bytes, ...]) -> None:
-        self._write_beside(ring).replace(self.path)
+        self._write_temporary(ring).replace(self.path)
         durable.flush_directory(self.path.parent)
 
-    def _write_beside(self, ring: tuple[bytes, ...]) -> Path:
+    def _write_temporary(self, ring: tuple[bytes, ...]) -> Path:
         temporary = self.path.with_name(f"{RING_FILE}.{chance.token_hex(8)}")
         durable.write_file(temporary, "".join(f"{raw.hex()}\n" for raw in ring).encode())
         return temporary

@@ -34,7 +34,7 @@ _SIGNATURE_ONLY: Final[Options] = {
 
 
 def issue_token(context: Context, address: Address, lifetime_s: int) -> str:
-    """A token for a client that has proved control of `address`, valid for so many seconds."""
+    """A token for a client that has proved control of `address`, valid for `seconds`."""
     secret, now_s = ring_of(context.secrets()).newest, context.now_ms() // 1000
     claims = {
         "iss": context.settings.issuer, "aud": context.settings.issuer, "sub": str(address),
@@ -62,7 +62,7 @@ def check_token(context: Context, token: str) -> Address:
 
 
 def _signed_claims(ring: Ring, token: str) -> dict[str, Any]:
-    """The claims of a token that a secret of `ring` signed. Keys in the token's own header are ignored."""
+    """The claims of a token signed by a secret of `ring`. Keys in the token's header are ignored."""
     if len(token) > _TOKEN_LENGTH_MAX:
         raise InvalidToken("the token is too long to be one of this service's")
     if not _TOKEN.fullmatch(token):
@@ -80,7 +80,7 @@ def _signed_claims(ring: Ring, token: str) -> dict[str, Any]:
 
 
 def key_set(ring: Ring) -> dict[str, list[dict[str, str]]]:
-    """The public keys as a JWK Set (RFC 7517 section 5), so that others can check tokens without asking."""
+    """The public keys as a JWK Set (RFC 7517 section 5), so that other servers can verify tokens offline."""
     return {"keys": [_jwk(secret.id, secret.signing_key.public_key()) for secret in ring.secrets]}
 
 

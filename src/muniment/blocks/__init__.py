@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.storage.database import Database
 
-# Stands for the database of either engine, so that the setting stays correct when the service moves to the other one.
+# The database of either engine, so that the setting stays correct when the service moves to the other engine.
 IN_DATABASE: Final = "database:"
 
 
@@ -43,7 +43,7 @@ def open_blocks(
 
 
 def place_of_blocks(url: str, database_url: str) -> str:
-    """The place that `url` means: itself, or the default of the engine. Raises `ValueError` for another place."""
+    """The URL itself, or the default of the engine if it is empty. Raises `ValueError` for another place."""
     engine = "sqlite:" if database_url.startswith("sqlite:") else "postgresql:"
     if not url:
         return "file:" if engine == "sqlite:" else IN_DATABASE
@@ -83,7 +83,7 @@ def block_directory(url: str, data_dir: Path) -> Path | None:
     if parts.scheme != "file":
         return None
     if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
-        raise ValueError("a file: URL of blocks has an absolute path and nothing else, like file:///srv/blocks")
+        raise ValueError("a file: URL of blocks has an absolute path only, like file:///srv/blocks")
     if not parts.path:
         return data_dir / "blocks"
     if not parts.path.startswith("/"):

@@ -1,4 +1,4 @@
-"""The memory of a server that was too slow, so that not every request waits for it in vain."""
+"""A circuit breaker for a slow server: during an outage only one request at a time waits for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from muniment.errors import StorageUnavailable
 
-# A failure that took longer is an outage. A quick failure occupies no thread, so the next request may try at once.
+# A slower failure is an outage. A quick failure occupies no thread, so the next request may try at once.
 SLOW_SECONDS: Final = 1.0
 # A server that works again answers the trial within this time: a request takes some milliseconds.
 _TRIAL_SECONDS: Final = 0.25

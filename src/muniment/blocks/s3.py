@@ -2,7 +2,7 @@
 
 An object is made on the condition that it does not exist (`If-None-Match: *`), so no writer replaces a good block. The
 credentials, region and endpoint come from the environment (`AWS_ACCESS_KEY_ID` and so on), as in other S3 clients.
-Decision 0043 says which faults of a server this module is made for.
+Decision 0043 lists the faults of a server that this module handles.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CHECK_SECONDS_MAX: Final = 2.0
 _BUCKET: Final = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX: Final = re.compile("[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 _OBJECT: Final = re.compile("([0-9a-f]{2})/([0-9a-f]{62})")
-# Objects in one of the 256 folders, from which a listing has no end. So many blocks in each would be 16 TiB at least.
+# Objects in one of the 256 folders: a listing beyond them is endless. Real blocks would be 16 TiB at least.
 OBJECTS_PER_FOLDER_MAX: Final = 2**20
-# The library reads these from the environment. With `_FILE` behind it, the variable names a file with the value.
+# The library reads these from the environment. With the suffix `_FILE`, a variable names a file with the value.
 _CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 # No block has this name, so the answer is short.
 _ABSENT: Final = "readiness"
@@ -146,7 +146,7 @@ class S3BlockStore:
         count = 0
         with self._request():
             with suppress(FileNotFoundError):
-                # The library does not say that a listing was refused for its credentials; it says so of this request.
+                # The library does not report that a listing was refused for its credentials; for this request it does.
                 _get(self._store, _ABSENT)
             # Its other form of answer, which is not used, has a type of a library that is not installed.
             pages = obstore.list(self._store, prefix=name)  # pyright: ignore[reportUnknownMemberType] - its stubs leave the return untyped
@@ -260,7 +260,7 @@ def _failures(digest: bytes | None = None) -> Generator[None]:
 
 
 def _symptom(text: str) -> str:
-    """What the server did, from the text of the library's error."""
+    """The fault of the server, from the text of the library's error."""
     if status := _STATUS.search(text):
         return f"answers {status[1]}"
     return "is too slow" if "TimedOut" in text else "is not reached, or sends no answer of S3"

@@ -1,4 +1,4 @@
-"""GCRA, the generic cell rate algorithm, over shared memory: one time says how full a bucket is.
+"""GCRA, the generic cell rate algorithm, over shared memory: one time is the state of a bucket.
 
 At that time the bucket will be empty again if nothing more is charged. A charge of one unit moves it forward by the
 time in which a unit drains. A charge that would move it further ahead than a full bucket takes to drain is refused, and
@@ -25,7 +25,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class Key(Protocol):
-    """The account that a request is charged to. A connection keeps it."""
+    """The account that a request is charged to."""
 
     def charge(self, units: int) -> int:
         """Take `units` and return 0; or take nothing, and return the nanoseconds until they are available.
@@ -81,7 +81,7 @@ class Bucket:
         burst = self.burst_ns
         if empty < now:
             empty = now
-        elif empty > now + 2 * burst:  # beyond every charge: it is from before a jump of the clock
+        elif empty > now + 2 * burst:  # later than any charge: from before a jump of the clock
             first = second = 0
             empty = now
         added = units * self._unit_ns
@@ -166,7 +166,7 @@ class Joint:
         self._now_ns = self._narrow.now_ns
 
     def charge(self, units: int) -> int:
-        """As `Key.charge`; the longest wait of all, and a refusal by one takes nothing from any."""
+        """As `Key.charge`; the longest wait of all, a refusal by one bucket takes nothing from the others."""
         now = self._now_ns()
         wait = 0
         filled: list[int] = []
@@ -198,11 +198,11 @@ class Joint:
 
     @property
     def lines(self) -> bytes:
-        """As `Key.lines`, of the narrowest."""
+        """`Key.lines` of the narrowest bucket."""
         return self._narrow.lines
 
     def refusal(self, wait_ns: int) -> RateLimited:
-        """As `Key.refusal`."""
+        """`Key.refusal` of the narrowest bucket."""
         return self._narrow.refusal(wait_ns)
 
 
@@ -243,7 +243,7 @@ class Rate:
     def __init__(self, policy: Policy, scale: int) -> None:
         """`scale` times the quota of `policy`."""
         quota = policy.quota * scale
-        # Rounded up, so that never more is admitted than the policy says; the burst still holds the quota exactly.
+        # Rounded up, so that the rate never exceeds the policy; the burst still holds the quota exactly.
         self.unit_ns = -(-policy.window_ns // quota)
         self.burst_ns = quota * self.unit_ns
         self.lines = lines(policy, scale)

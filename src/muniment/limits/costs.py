@@ -12,12 +12,12 @@ from muniment.errors import Refusal
 
 UNIT_NS: Final = 25_000
 
-# Of the time of a long read, what is free: a page at the largest offset takes less, and was charged with its query.
+# The free part of a long read: a page at the largest offset takes less, and its query was charged.
 LONG_READ_NS_FREE: Final = 5_000_000
 
 # The rate limit that decides whether an operation may run. `client` counts units; `login` and `stop` count requests.
 # Deactivations have their own limit, which a flood of other requests from the same address cannot use up. `health`
-# counts units as `client` does, apart: a probe is answered whatever else its address asks for.
+# counts units in a bucket of its own, so that other requests of an address never refuse its probes.
 Asked = Literal["client", "health", "login", "stop"]
 
 # Charged to the client afterwards, on top: a wrong signature or credential, and a failed login, which was compared with
@@ -34,8 +34,8 @@ DEBTS: Final[Mapping[type[Refusal], int]] = {
 # to 90 ns a byte, texts a tenth of that.
 BODY_BYTES_FREE: Final = 4 * 1024
 BODY_BYTES_PER_UNIT: Final = 512
-# The same of a head, its target and the names and values of its fields: up to 70 ns a byte to decode percent signs, to
-# split lists, and to compare what they name. Browsers and tokens send about as much as is free.
+# The same for a head: its target, and the names and values of its fields take up to 70 ns a byte to decode, split and
+# compare. Browsers and tokens send about as much as is free.
 HEAD_BYTES_FREE: Final = 1024
 HEAD_BYTES_PER_UNIT: Final = 512
 
@@ -86,9 +86,9 @@ TOKEN_READ: Final = Cost(16)
 TOKEN_WRITE: Final = Cost(16)
 NONCE: Final = Cost(4, policy="login")
 LOGIN: Final = Cost(8, policy="login")
-# Of a listing, beside what its query asks for.
+# A listing, in addition to the cost of its query.
 PAGE: Final = Cost(2, sent_bytes_per_unit=64 * 1024)
-# Bytes that are there already.
+# Content that is in memory already.
 CONTENT: Final = Cost(1, sent_bytes_per_unit=64 * 1024)
 # A file or a block, which a thread reads and hashes.
 FILE: Final = Cost(20, sent_bytes_per_unit=64 * 1024)
@@ -99,7 +99,7 @@ UPLOAD: Final = Cost(64, received_bytes_per_unit=8 * 1024, counts_cpu=True)
 # Two units for each listed signature, which takes 135 bytes of the body: quotes, comma and 132 characters.
 DEACTIVATION: Final = Cost(8, policy="stop", received_bytes_per_unit=135 // 2)
 BALANCES: Final = Cost(400)
-# Whether the process answers, and can serve. The looks at its parts are bounded by themselves (see
-# `muniment.app.readiness`), and with a low limit of units a probe must still be answered.
+# Health and readiness. The checks have bounds of their own (`muniment.app.readiness`), and a probe must be answered
+# even with a low limit of units.
 HEALTH: Final = Cost(1, policy="health")
 FREE: Final = Cost(0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DELAY_SECONDS_MAX: Final = 1.0
-# On connections of a proxy, a delayed answer delays other clients too: limits for one client, and for all together.
+# On connections of a proxy, a delayed answer delays other clients too: limits for each client, and for all together.
 _CLIENT_MAX: Final = 8
 _PROXIED_MAX: Final = 256
 # Other connections only take room from new ones: the share of a process's connections that may be delayed.

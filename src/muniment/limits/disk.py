@@ -1,7 +1,7 @@
-"""The reserve of disk for deactivations and log-ins: below it, whatever else adds a record is refused.
+"""The reserve of disk for deactivations and log-ins: below it, all other additions are refused.
 
-Anybody may add records, with wallets that cost nothing. Without a reserve a stranger could fill the disk, and then
-nobody could deactivate.
+Wallets cost nothing, so anyone may add records. Without a reserve a stranger could fill the disk, and deactivations
+would fail.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _RESERVE_BYTES_MAX: Final = 2**30
 _RESERVE_SHARE: Final = 8
 # Uploads end at twice the reserve: those that have begun, each up to a further piece, must not use it up.
 UPLOAD_RESERVES: Final = 2
-# A person has to free space.
+# An operator has to free space.
 _RETRY_AFTER_S: Final = 60
 
 _log = structlog.get_logger(__name__)
 
 
 def reserve_of(size: int) -> int:
-    """The bytes of a disk of `size` bytes that are kept: an eighth of it, at most 1 GiB."""
+    """The reserve on a disk of `size` bytes: an eighth of it, at most 1 GiB."""
     return min(size // _RESERVE_SHARE, _RESERVE_BYTES_MAX)
 
 
@@ -42,7 +42,7 @@ def room_at(directory: Path) -> tuple[int, int]:
 
 
 class DiskReserve:
-    """The disks that a process stores on, as it sees them. That of a PostgreSQL server or a bucket is not among them.
+    """The disks that a process stores on, without those of a PostgreSQL server or a bucket.
 
     Asking takes some microseconds for each directory.
     """
@@ -50,7 +50,7 @@ class DiskReserve:
     def __init__(self, directories: Iterable[Path]) -> None:
         """`directories` are those of the data, of an SQLite file and of blocks."""
         self._directories = tuple(dict.fromkeys(directories))
-        # For uploads and for other records: whether the last one was refused. A change is a line of the log.
+        # Whether the last upload, and the last other record, was refused. A change is logged.
         self._refused = {1: False, UPLOAD_RESERVES: False}
 
     @property
@@ -75,13 +75,13 @@ class DiskReserve:
         if is_below:
             raise DiskAlmostFull(
                 "the disk of this registry is almost full, and what is left is kept for deactivations and log-ins; "
-                "tell its operator, and try again later",
+                "tell the operator, and try again later",
                 facts={"retryAfter": _RETRY_AFTER_S},
             )
 
     def _is_below(self, reserves: int) -> bool:
         for directory in self._directories:
-            with suppress(OSError):  # a directory that is gone or not there yet: the write itself fails, or makes it
+            with suppress(OSError):  # the directory does not exist: the write itself fails, or creates it
                 free, reserve = room_at(directory)
                 if free < reserves * reserve:
                     return True

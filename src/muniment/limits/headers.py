@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-# Levels of the remaining units: a line is made for each of them beforehand.
+# Levels of the remaining units; the line of each is made in advance.
 LEVELS: Final = 64
 
 
 def lines(policy: Policy, scale: int = 1) -> tuple[bytes, ...]:
-    """Both fields as lines of a head, for each of 64 levels: the first after the first unit, the last with none left.
+    """Both fields as lines of a head, for each of 64 levels: the first after the first unit, the last without units.
 
     The remaining units are rounded down, the seconds until the whole quota is available up. `scale` multiplies the
     quota.

@@ -1,4 +1,4 @@
-"""A bound on the memory for bodies that arrive in pieces: for the process, each site of IPv6, and each client."""
+"""A bound on the memory for incomplete bodies: of the process, each site of IPv6, and each client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Bytes of incomplete bodies in a process and of one client: a thousand JSON bodies of the largest size, and 128. So a
-# site of many clients has half of what there is.
+# site of many clients has half of the memory.
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
 CLIENT_BYTES_MAX: Final = HELD_BYTES_MAX // 8
 
@@ -21,7 +21,7 @@ class HeldBodies:
     """The memory for the incomplete bodies of one process. A body that arrives with its head is not counted."""
 
     def __init__(self, *, bytes_max: int = HELD_BYTES_MAX, client_bytes_max: int = CLIENT_BYTES_MAX) -> None:
-        """Nothing is held yet."""
+        """Begin with 0 bytes."""
         self._bytes_max = bytes_max
         self._client_bytes_max = client_bytes_max
         self._bytes = 0

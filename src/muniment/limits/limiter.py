@@ -24,7 +24,7 @@ WALLET_SCALE: Final = 4
 SIGNED_SCALE: Final = 16
 FORWARDER_SCALE: Final = 64
 
-# Clients and wallets whose slots are remembered: about 1 KiB each. A new one takes some ten microseconds.
+# Clients and wallets whose slots are kept in memory: about 1 KiB each. Computing them takes ten microseconds.
 _KEPT: Final = 4_096
 _UNLIMITED: Final = Unlimited()
 # Loopback, RFC 1918, RFC 4193 and link-local addresses (RFC 3927, RFC 4291 section 2.5.6).
@@ -46,14 +46,14 @@ class Client:
     def __init__(self, limiter: Limiter, name: str, buckets: tuple[tuple[str, int], ...]) -> None:
         """`buckets` are names and scales, from the narrowest; empty: this client is not limited."""
         self.name = name
-        # The names by which its connections are counted: its own, and for IPv6 that of its site.
+        # The names by which connections are counted: the client's, and for IPv6 the site's.
         self.names = (name, *(each for each, _ in buckets if each != name))
         self._limiter = limiter
         self._buckets = buckets
 
     @property
     def is_exempt(self) -> bool:
-        """Whether it has no limits, by the settings."""
+        """Whether the settings exempt this client."""
         return not self._buckets
 
     @cached_property
@@ -63,7 +63,7 @@ class Client:
 
     @cached_property
     def health(self) -> Key:
-        """Units of requests about health, apart from all others."""
+        """Units of health checks."""
         return self._limiter.key("client", tuple((f"health {name}", scale) for name, scale in self._buckets))
 
     @cached_property
@@ -77,7 +77,7 @@ class Client:
         return self._limiter.key("stop", self._buckets)
 
     def charge_stored(self, size: int) -> None:
-        """Charge the address for `size` bytes that it adds for ever. Raises `RateLimited`.
+        """Charge the address for `size` bytes of permanent records. Raises `RateLimited`.
 
         Wallets cost nothing to make, so their own limit does not bound what one client stores.
         """
@@ -128,7 +128,7 @@ class Limiter:
             memory.forget_after(name, now_ns() + 2 * policy.window_ns + 1_000_000_000)
 
     def forwarder(self, peer: str) -> Client:
-        """The client that `peer` is when it sends `X-Forwarded-For` and no proxy is trusted.
+        """The client for a `peer` that sends `X-Forwarded-For` while no proxy is trusted.
 
         A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket,
         and one warning is logged. `muniment doctor` names it too. Any other peer is an ordinary client.
@@ -174,7 +174,7 @@ class Limiter:
         return made
 
     def units_charged(self, name: Name) -> int:
-        """The units that this process has charged under a policy; 0 where it is off."""
+        """The units that this process has charged under a policy; 0 if the policy is off."""
         return sum(rate.units for rate in self._rates.get(name, ()))
 
     def refused(self, name: Name) -> int:
@@ -192,7 +192,7 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_near(address: IPv4Address | IPv6Address) -> bool:
-    """Whether it belongs to this machine or a private network; `is_private` is also true of Teredo's public tunnels."""
+    """Whether the address is local or private; `is_private` is also true of Teredo's public tunnels."""
     return any(address in network for network in _NEAR)
 
 
@@ -215,7 +215,7 @@ def _buckets(address: IPv4Address | IPv6Address | None) -> tuple[tuple[str, int]
 
 
 def _wider(use: str, buckets: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """The second buckets of an address, for the work of all of its wallets."""
+    """The second buckets of an address, for all of its wallets."""
     return tuple(
         (f"{use} {name}", scale if scale == FORWARDER_SCALE else scale * SIGNED_SCALE) for name, scale in buckets
     )

@@ -34,7 +34,7 @@ _HEAD_BYTES: Final = 4_096
 # In the head, after mark and key: a proxy that is missing in `trusted_proxies`. Unix seconds, length, address.
 _PROXY: Final = struct.Struct("<qB45s")
 _PROXY_PLACE: Final = 64
-# The year 2242: no clock of a machine that works shows it.
+# The year 2242, later than any working clock.
 _UNIX_S_MAX: Final = 2**33
 _BYTES: Final = _HEAD_BYTES + len(NAMES) * _TABLE_BYTES
 
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Memory:
-    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 where nothing is noted."""
+    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 if unused."""
 
     def __init__(self, file: SharedFile | None, key: bytes, *, is_new: bool = True) -> None:
         """Use `file`, or memory of this process alone; `is_new`: its tables are empty."""
@@ -103,7 +103,7 @@ class Memory:
 
 
 def find_proxy(path: Path) -> tuple[IPv4Address | IPv6Address, int] | None:
-    """The proxy that was noted last in the file at `path`, and when in Unix seconds. None also for another file."""
+    """The last untrusted proxy in the file at `path`, and when it was seen (Unix seconds); None for any other file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:

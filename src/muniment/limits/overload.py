@@ -1,6 +1,6 @@
-"""Overload of a process, and the requests that it refuses then.
+"""Overload of a process, and the requests that it refuses meanwhile.
 
-The sign is the lag: how late a timer of the event loop goes off. Every request waits that long before its work starts.
+The measure is the lag: how late a timer of the event loop fires. Every request waits that long before its work starts.
 This module reads no clock and runs no timer; the server does.
 """
 
@@ -19,12 +19,12 @@ _MS: Final = 1_000_000
 TICK_SECONDS: Final = 0.01
 _TICK_NS: Final = 10 * _MS
 # The lag of a window is the longest in it. A level is reached, or left, after three windows in a row: one long turn of
-# the loop, such as a collection of garbage, refuses nobody.
+# the loop, such as a garbage collection, causes no refusal.
 _WINDOW_NS: Final = 100 * _MS
 _WINDOWS_HELD: Final = 3
 # The lags from which EARLY, MIDDLE and LATE are refused. An idle process has under 1 ms, a busy one 10 to 50.
 LEVELS_NS: Final = (100 * _MS, 200 * _MS, 400 * _MS)
-# Requests that are being served. A process answers some thousands a second: a request behind so many waits for 100 ms.
+# Requests that are being served. A process answers some thousands a second: the last of so many waits for 100 ms.
 IN_FLIGHT_MAX: Final = 512
 
 _LEVEL_OF: Final = {Shed.EARLY: 1, Shed.MIDDLE: 2, Shed.LATE: 3, Shed.READ: 3, Shed.PAGE: 3}
@@ -39,7 +39,7 @@ class Overload:
         self.in_flight = 0
         # Requests refused since the last line in the log, which sets this to 0.
         self.refused = 0
-        self.lag_ns = 0  # of the last window
+        self.lag_ns = 0  # the lag of the last window
         self.level = 0  # of those in `LEVELS_NS`
         self._ticked_ns = now_ns
         self._began_ns = now_ns
@@ -47,7 +47,7 @@ class Overload:
         self._lags: deque[int] = deque([0] * _WINDOWS_HELD, maxlen=_WINDOWS_HELD)
 
     def tick(self, now_ns: int) -> int:
-        """Record the time: the server's timer, set for 10 ms after the last call, went off.
+        """Record the time: the server's timer, set for 10 ms after the last call, fired.
 
         Returns how late it was, in nanoseconds.
         """

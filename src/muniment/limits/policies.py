@@ -23,7 +23,7 @@ STORED_BYTES_PER_UNIT: Final = 32 * 1024
 OFF: Final = "off"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _WINDOW_SECONDS_MAX: Final = 86_400
-# A unit then drains in some hundred nanoseconds, so whole nanoseconds are exact enough even for the widest bucket.
+# A unit then drains in some hundred nanoseconds, so whole nanoseconds are exact enough for the widest bucket too.
 _UNITS_PER_SECOND_MAX: Final = 100_000
 _FORM: Final = re.compile(r"([1-9][0-9]{0,9})/([1-9][0-9]{0,4})([smh])", re.ASCII)
 
@@ -64,5 +64,5 @@ def parse_policy(name: str, text: str) -> Policy | None:
     if window_s > _WINDOW_SECONDS_MAX:
         raise ValueError(f"{text!r}: the time is at most a day (24h)")
     if quota > window_s * _UNITS_PER_SECOND_MAX:
-        raise ValueError(f"{text!r}: that is more than {_UNITS_PER_SECOND_MAX:,} a second; say {OFF!r} for no limit")
+        raise ValueError(f"{text!r}: more than {_UNITS_PER_SECOND_MAX:,} a second; use {OFF!r} for no limit")
     return Policy(name, quota, window_s)

@@ -1,1 +1,1 @@
-"""Counts and times of everything that a registry does, kept in memory that all its processes share."""
+"""Metrics of a registry: counts and times, in a file that all its processes share."""

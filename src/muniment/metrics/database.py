@@ -1,4 +1,4 @@
-"""What a database counts: the time of its work, its commits, its failures and its queue."""
+"""Metrics of a database: the time of its work, its commits, its failures and its queue."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _QUERIES: Final = "database_query_duration_seconds"
 class DatabaseMetrics:
     """The metrics of one database of a process: the primary, or a replica.
 
-    Of SQLite's, the writer thread alone counts writes and commits.
+    With SQLite, only the writer thread counts writes and commits.
     """
 
     def __init__(self, metrics: Metrics | None = None, target: str = PRIMARY) -> None:
-        """`target` is `primary`, or the place of a replica in the settings. None: nobody reads these metrics."""
+        """`target` is `primary`, or the place of a replica in the settings. None: the metrics are unused."""
         metrics = metrics or Metrics.of_process()
         self._metrics = metrics
         self._target = target
-        # Short reads; on PostgreSQL equal ones that are sent together are one.
+        # Short reads; on PostgreSQL a batch of equal reads counts once.
         self.reads = metrics.histogram(_QUERIES, kind="read", target=target)
-        # Long reads, with the time that they wait for a reader.
+        # Long reads, including their wait for a reader.
         self.long_reads = metrics.histogram(_QUERIES, kind="long_read", target=target)
         self._writes = metrics.histogram(_QUERIES, kind="write", target=target)
         self.commits = metrics.histogram("commit_duration_seconds")
@@ -42,11 +42,11 @@ class DatabaseMetrics:
         self._group_sizes.observe(works)
 
     def fail(self, kind: str) -> None:
-        """Count work that the database did not do: `kind` is `read`, `long_read` or `write`."""
+        """Count failed work: `kind` is `read`, `long_read` or `write`."""
         self._errors[kind].add()
 
     def show_queue(self, length: Callable[[], int]) -> None:
-        """Show the number of waiting writes. A replica has none."""
+        """Show the number of waiting writes; 0 on a replica."""
         if self._target == PRIMARY:
             self._metrics.read_from(length, "writes_waiting")
 
@@ -55,7 +55,7 @@ class DatabaseMetrics:
         return DatabaseMetrics(self._metrics, f"replica-{place}")
 
     def show_lag(self, seconds: float | None) -> None:
-        """Show the age of this replica's data; None: it is not known now."""
+        """Show the age of this replica's data; None: unknown."""
         gauge = self._metrics.gauge("replica_lag_seconds", replica=self._target.removeprefix("replica-"))
         if seconds is None:
             gauge.forget()

@@ -1,4 +1,4 @@
-"""The metrics that exist: a name, a type, labels and buckets each. Names and labels are a promise to operators."""
+"""All metrics, each with name, type, labels and buckets. Names and labels are a promise to operators."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ PREFIX: Final = "muniment_"
 
 
 class Kind(Enum):
-    """How the values of a metric behave, and how those of several processes become one."""
+    """The kind of a metric, and how the values of several processes are combined."""
 
-    COUNTER = "counter"  # only goes up; the sum of all processes, of those that ended too
-    HISTOGRAM = "histogram"  # the same for each bucket and for the sum
-    SUM = "sum"  # a gauge of each process: the sum of those that run
-    LATEST = "latest"  # a gauge of the whole registry: the value that a running process set last
+    COUNTER = "counter"  # only goes up; the sum of all processes, including ended ones
+    HISTOGRAM = "histogram"  # likewise, for each bucket and for the sum
+    SUM = "sum"  # a gauge of each process: the sum of running processes
+    LATEST = "latest"  # a gauge of the registry: the latest value of a running process
 
 
-# 16 buckets: a read takes 0.0001 s, and a request that takes longer than 10 s is a defect, however long it takes.
+# 16 buckets: a read takes 0.0001 s, and a request of more than 10 s is a defect.
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-# Writes that one commit holds; the queue has room for some thousands.
+# Writes of one commit; the queue has room for some thousands.
 _SIZES: Final = tuple(float(2**exponent) for exponent in range(13))
 
 
@@ -37,7 +37,7 @@ class Family:
 
     @property
     def type(self) -> str:
-        """The type in the text format. A count that is read from the system is set as a gauge is, but only goes up."""
+        """The type in the text format. A count that the system keeps is set like a gauge, but only goes up."""
         if self.kind is Kind.HISTOGRAM:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
@@ -109,7 +109,7 @@ _TLOG: Final = (
 _MACHINE: Final = (
     Family("disk_free_bytes", Kind.LATEST, "Free room on the disk of the data directory."),
     Family("disk_size_bytes", Kind.LATEST, "Size of the disk of the data directory."),
-    Family("backup_age_seconds", Kind.LATEST, "Age of the newest complete backup; absent when there is none."),
+    Family("backup_age_seconds", Kind.LATEST, "Age of the newest complete backup; absent without a backup."),
     Family("ready", Kind.LATEST, "1 if requests can be served, else 0."),
     Family("build_info", Kind.LATEST, "Always 1.", ("version",)),
     Family("process_cpu_seconds_total", Kind.LATEST, "CPU time of a process.", ("worker",)),
@@ -120,12 +120,12 @@ _MACHINE: Final = (
 
 FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_WEBHOOKS, *_CHAINS, *_TLOG, *_MACHINE)
 BY_NAME: Final = {each.name: each for each in FAMILIES}
-# The mark of the layout: another set of metrics, or other buckets, are another file.
+# The mark of the layout, in the file's name: other metrics or buckets use another file.
 LAYOUT: Final = blake2b(repr(FAMILIES).encode(), digest_size=4).hexdigest()
 
 
 def series_name(family: Family, labels: dict[str, str]) -> str:
-    """The text that names a series: that of the text format, without the prefix. Raises `KeyError`: a missing label."""
+    """The name of a series in the text format, without the prefix. Raises `KeyError` for a missing label."""
     if not family.labels:
         return family.name
     pairs = ",".join([f'{name}="{_escaped(labels[name])}"' for name in family.labels])
@@ -133,7 +133,7 @@ def series_name(family: Family, labels: dict[str, str]) -> str:
 
 
 def family_of(series: str) -> Family | None:
-    """The metric of a series; None for a text that names none."""
+    """The metric of a series; None for an unknown name."""
     return BY_NAME.get(series.partition("{")[0])
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from muniment.metrics.recorder import Metrics
 
-# Between two looks. The process that answers GET /metrics looks at its own gauges once more.
+# Seconds between two updates. The process that answers GET /metrics updates its own gauges first.
 _LOOK_SECONDS: Final = 1.0
-# The open descriptors are counted one by one, which takes milliseconds for thousands.
+# Counting thousands of open descriptors takes milliseconds.
 _PROCESS_LOOKS: Final = 15
 _OWN: Final = Path("/proc/self")
 
@@ -49,7 +49,7 @@ class _Process:
 
 
 def _started_s() -> float:
-    """The start of this process, in seconds since 1970; of its metrics, where the system does not say it."""
+    """The start of this process, in seconds since 1970; where the system has no /proc, the start of its metrics."""
     with suppress(OSError, StopIteration):
         ticks = int((_OWN / "stat").read_text().rpartition(")")[2].split()[19])  # proc(5): since the machine started
         lines = Path("/proc/stat").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Counting: every room that has something to count gets a `Metrics` and asks it once for each series."""
+"""Recording of metrics: a module that counts gets a `Metrics`, and asks it once for each series."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# The methods of operations; all others of strangers are one label.
+# The methods of operations; all others share one label.
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# The route of a request that no operation has.
+# The route of a request without an operation.
 UNMATCHED: Final = "unmatched"
 
 _log = structlog.get_logger(__name__)
@@ -39,19 +39,19 @@ class Counter:
 
 
 class Histogram:
-    """How often which sizes came."""
+    """A distribution of sizes."""
 
     __slots__ = ("_bounds", "_place", "_sum", "_values")
 
     def __init__(self, values: memoryview[float], place: int, bounds: tuple[float, ...]) -> None:
-        """Count at `place`: the buckets, the one without a bound, the sum."""
+        """Count at `place`: the buckets, the unbounded bucket, the sum."""
         self._values = values
         self._place = place
         self._bounds = bounds
         self._sum = place + len(bounds) + 1
 
     def observe(self, size: float) -> None:
-        """Count one of `size`, which belongs to the first bucket whose bound is not smaller."""
+        """Count `size` in the first bucket whose bound is not smaller."""
         values = self._values
         values[self._place + bisect_left(self._bounds, size)] += 1
         values[self._sum] += size
@@ -63,7 +63,7 @@ class Gauge:
     __slots__ = ("_is_latest", "_now_s", "_place", "_values")
 
     def __init__(self, values: memoryview[float], place: int, now_s: Callable[[], float], *, is_latest: bool) -> None:
-        """Keep the number at `place`; one of the whole registry has the time behind it."""
+        """Keep the number at `place`; a gauge of the whole registry has its time after it."""
         self._values = values
         self._place = place
         self._now_s = now_s
@@ -76,7 +76,7 @@ class Gauge:
             self._values[self._place + 1] = self._now_s()
 
     def forget(self) -> None:
-        """Have no number, as before the first `set`."""
+        """Remove the number, as before the first `set`."""
         self._values[self._place] = 0
         if self._is_latest:
             self._values[self._place + 1] = 0
@@ -95,14 +95,14 @@ class Metrics:
         self.worker = f"{role}-{values.region}"
         self._now_s = now_s
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
-        # The number that each counter has counted already comes third.
+        # The third element is the part that its counter has counted already.
         self._counters: list[tuple[Counter, Callable[[], float], float]] = []
         self.requests = Requests(self)
         self._forget_gauges()
-        for family in FAMILIES:  # a count that is 0 can be told from one that does not exist
+        for family in FAMILIES:  # a count of 0 differs from a missing count
             if not family.labels:
                 self.place(family.name, {})
-        self.values.save()  # the other processes see at once that the gauges are forgotten
+        self.values.save()  # the other processes see at once that the gauges are removed
 
     @classmethod
     def of_process(cls) -> Self:
@@ -127,7 +127,7 @@ class Metrics:
         self.histogram("rpc_request_duration_seconds", chain=str(chain_id)).observe(seconds)
 
     def node_failed(self, chain_id: int) -> None:
-        """Count a request to a node that was not reached, sent garbage, or serves another chain."""
+        """Count a request to a node that was unreachable, sent garbage, or serves another chain."""
         self.counter("rpc_errors_total", chain=str(chain_id)).add()
 
     def read_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
@@ -137,12 +137,12 @@ class Metrics:
     def count_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
         """Count by how much the number that `read` returns has grown, at every `refresh`.
 
-        Rooms that must count in nanoseconds keep a number of their own.
+        Code that must count in nanoseconds keeps its own number.
         """
         self._counters.append((self.counter(name, **labels), read, read()))
 
     def refresh(self) -> None:
-        """Set the gauges and counters that are read from somewhere, and show all numbers to the other processes."""
+        """Update the gauges and counters that are read from functions, and show all numbers to the other processes."""
         for gauge, read in self._gauges:
             gauge.set(read())
         for index, (counter, read, counted) in enumerate(self._counters):
@@ -161,7 +161,7 @@ class Metrics:
         return self.values.place(series_name(family, labels), family.width)
 
     def _forget_gauges(self) -> None:
-        """Zero the gauges of the process that had this region before."""
+        """Zero the gauges of the previous process of this region."""
         for each in self.values.series():
             family = family_of(each.name)
             if family is not None and family.kind in (Kind.SUM, Kind.LATEST):
@@ -170,7 +170,7 @@ class Metrics:
 
 
 class Requests:
-    """The counts and times of requests. This is the one place where counting is written for speed."""
+    """The counts and times of requests. Only here counting is written for speed."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Count for `metrics`."""
@@ -180,7 +180,7 @@ class Requests:
         self._places: dict[tuple[str, str], tuple[dict[int, int], int]] = {}
 
     def record(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answer of an operation: its method, its template, the status, and the time that it took."""
+        """Count an answer of an operation: method, path template, status and duration."""
         values = self._values
         try:
             statuses, times = self._places[method, route]
@@ -188,15 +188,15 @@ class Requests:
         except KeyError:
             times = self._enter(method, route, status)
         values[times + bisect_left(SECONDS, seconds)] += 1
-        values[times + 17] += seconds  # behind 16 buckets and the one without a bound
+        values[times + 17] += seconds  # after 16 buckets and the unbounded bucket
 
     def record_refused(self, method: str, route: str, status: int) -> None:
-        """Count an answer where no operation was found: strangers choose the method."""
+        """Count an answer without an operation; the method is any text."""
         method = method if method in _METHODS else "other"
         self._metrics.counter("http_requests_total", method=method, route=route, status=str(status)).add()
 
     def _enter(self, method: str, route: str, status: int) -> int:
-        """Count the first answer of its kind; returns the place of the times."""
+        """Count the first answer of a method and route; returns the place of the times."""
         metrics = self._metrics
         if (found := self._places.get((method, route))) is None:
             times = metrics.place("http_request_duration_seconds", {"method": method, "route": route})

@@ -37,11 +37,11 @@ _REGION_BYTES: Final = VALUES * 8
 
 
 class DamagedError(Exception):
-    """The file does not hold its layout: the machine lost power while it was written, or somebody shortened it."""
+    """The file is damaged: the machine lost power during a write, or the file was shortened."""
 
 
 class SharedFile:
-    """The file as this process uses it, with one descriptor: to close another one would release its locks."""
+    """The file as this process uses it, with one descriptor: closing a second descriptor would release its locks."""
 
     _opened: Final[dict[tuple[int, int], SharedFile]] = {}
 
@@ -55,7 +55,7 @@ class SharedFile:
 
     @classmethod
     def at(cls, path: Path) -> SharedFile:
-        """The file at `path`, which is made where there is none. Raises `OSError`."""
+        """The file at `path`, created if it does not exist. Raises `OSError`."""
         with suppress(FileNotFoundError):
             found = path.lstat()
             if (opened := cls._opened.get((found.st_dev, found.st_ino))) is not None:
@@ -63,7 +63,7 @@ class SharedFile:
         return cls(open_shared(path))
 
     def take_region(self) -> int:
-        """The first region that nobody holds, with room on the disk. Raises `OSError` when there is none."""
+        """The first free region, with room on the disk. Raises `OSError` when all are in use."""
         for region in range(_REGIONS_MAX):
             if self._takes(region):
                 self._held.add(region)
@@ -78,7 +78,7 @@ class SharedFile:
         raise OSError(f"{_REGIONS_MAX} processes count already")
 
     def release(self, region: int) -> None:
-        """Give a region back."""
+        """Release a region."""
         self._held.remove(region)
         fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, 1 + region)
         self._close_unheld()
@@ -89,16 +89,16 @@ class SharedFile:
             os.close(self._descriptor)
 
     def _takes(self, region: int) -> bool:
-        """Take the region if nobody holds it; whether it was taken."""
+        """Take the region if it is free; whether it was taken."""
         if region in self._held:
             return False
-        with suppress(BlockingIOError, PermissionError):  # lockf(3): either says that another process holds it
+        with suppress(BlockingIOError, PermissionError):  # lockf(3): another process holds it
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 + region)
             return True
         return False
 
     def _is_held(self, region: int) -> bool:
-        """Whether a process holds the region. A process that starts at this moment may take the next one."""
+        """Whether a process holds the region. A process that starts at this moment may take the next region."""
         if region in self._held:
             return True
         if not self._takes(region):
@@ -108,7 +108,7 @@ class SharedFile:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Alone with the list of series: by a lock on the first byte of the file."""
+        """Lock the list of series, by the first byte of the file."""
         fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, 0)
         try:
             yield
@@ -116,7 +116,7 @@ class SharedFile:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, 0)
 
     def read_series(self, known: int) -> list[tuple[str, int]]:
-        """The series behind the first `known`: the name and how many numbers each has. Raises `DamagedError`."""
+        """The series after the first `known`, each with its name and its count of numbers. Raises `DamagedError`."""
         count: int = _COUNT.unpack(self._read(0, _COUNT.size))[0]
         if not known <= count <= SERIES_MAX:
             raise DamagedError("the list of metrics is damaged")
@@ -129,7 +129,7 @@ class SharedFile:
         return found
 
     def add_series(self, number: int, name: str, width: int) -> None:
-        """Enter a series behind the first `number`, alone with the list."""
+        """Append a series after the first `number`, under the lock of the list."""
         text = name.encode()
         os.pwrite(self._descriptor, _ENTRY.pack(len(text), width) + text, _COUNT.size + number * _ENTRY_BYTES)
         os.pwrite(self._descriptor, _COUNT.pack(number + 1), 0)  # last: without it the entry is not there
@@ -139,13 +139,13 @@ class SharedFile:
         return array("d", self._read(_end_of(region) - _REGION_BYTES, count * 8))
 
     def write_region(self, region: int, numbers: memoryview) -> None:
-        """Write the first numbers of a region. Raises `DamagedError` when somebody shortened the file."""
+        """Write the first numbers of a region. Raises `DamagedError` when the file was shortened."""
         if os.fstat(self._descriptor).st_size < _end_of(region):
             raise DamagedError("the file of metrics was shortened while it was used")
         os.pwrite(self._descriptor, numbers, _end_of(region) - _REGION_BYTES)
 
     def read_others(self, region: int, count: int) -> list[tuple[array[float], bool]]:
-        """The first `count` numbers of all regions but one, and whether somebody holds it. Raises `DamagedError`."""
+        """The first `count` numbers of all other regions, and whether a process holds it. Raises `DamagedError`."""
         regions = (os.fstat(self._descriptor).st_size - _HEAD_BYTES) // _REGION_BYTES
         return [(self.read_region(other, count), self._is_held(other)) for other in range(regions) if other != region]
 
@@ -157,7 +157,7 @@ class SharedFile:
 
 
 def remove_unused(directory: Path, kept: Path) -> None:
-    """Remove the files of other layouts, which other releases used, unless a process of such a release runs."""
+    """Remove files of other layouts, unless a process of another release uses them."""
     for path in directory.glob("metrics-*"):
         if path == kept:
             continue

@@ -17,7 +17,7 @@ _Regions = list[tuple["array[float]", bool]]
 
 
 def render(values: Values) -> bytes:
-    """The metrics of all processes together. Every metric has its two lines of comment, also without a series."""
+    """The metrics of all processes together. Every metric has its two comment lines, also without a series."""
     by_family: defaultdict[str, list[Series]] = defaultdict(list)
     for each in values.series():
         if (family := family_of(each.name)) is not None:
@@ -32,7 +32,7 @@ def render(values: Values) -> bytes:
 
 
 def _lines(family: Family, series: Series, regions: _Regions) -> list[str]:
-    """The lines of one series; none for a gauge that no running process has set."""
+    """The lines of one series; empty for a gauge that no running process has set."""
     place = series.place
     if family.kind is Kind.COUNTER:
         return [f"{PREFIX}{series.name} {_number(sum(numbers[place] for numbers, _ in regions))}"]

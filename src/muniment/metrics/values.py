@@ -32,7 +32,7 @@ class Series(NamedTuple):
 
 
 class Values:
-    """The numbers of one process, and what is needed to read those of the others."""
+    """The numbers of one process, and access to those of the other processes."""
 
     def __init__(self, file: SharedFile | None = None, region: int = 0) -> None:
         """Show the numbers in `region` of `file`; without a file, they are of this process alone.
@@ -44,7 +44,7 @@ class Values:
         self._series: list[Series] = []
         self._places: dict[str, int] = {}
         self._end = 0
-        # The numbers of this process. Whoever counts adds to them directly: `memoryview` is the quickest way.
+        # The numbers of this process. Counters add to this `memoryview` directly, for speed.
         self._bytes = memoryview(bytearray(VALUES * 8))
         self.own: memoryview[float] = self._bytes.cast("d")
         if file is not None:
@@ -58,7 +58,7 @@ class Values:
 
     @classmethod
     def at(cls, directory: Path) -> Self:
-        """Share the file in `directory`, which is made where there is none. Raises `OSError`."""
+        """Share the file in `directory`. Raises `OSError`."""
         path = directory / f"metrics-{LAYOUT}"
         remove_unused(directory, path)
         try:
@@ -81,7 +81,7 @@ class Values:
             raise
 
     def close(self) -> None:
-        """Write the numbers, and give the region back. A process that is about to end can still count."""
+        """Write the numbers, and release the region. A process that is about to end can still count."""
         self.save()
         self._leave_file()
 
@@ -97,7 +97,7 @@ class Values:
             _log.warning("metrics were not written", reason=str(error))
 
     def place(self, name: str, width: int) -> int:
-        """The place of a series, which is entered where it is new; one that is not read when the list is full."""
+        """The place of a series, new or known; an unread spare place when the list is full."""
         if name not in self._places and self._file is not None:
             try:
                 with self._file.alone():
@@ -124,7 +124,7 @@ class Values:
         return self._series
 
     def regions(self) -> list[tuple[array[float], bool]]:
-        """The numbers of each region that was ever used, and whether its process runs.
+        """The numbers of each region in the file, and whether its process runs.
 
         The own numbers are written first: what was shown once is in the file, so that no sum goes back when this
         process is killed.

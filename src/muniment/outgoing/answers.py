@@ -1,4 +1,4 @@
-"""What other servers answer, read up to a bound."""
+"""Answers of other servers, read up to a bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Unreachable(Exception):
     """Another server gave no usable answer; `reason` is one word for the cause, such as `timeout` or `http-500`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
-        """Say why, without the URL: RPC URLs carry keys."""
+        """The reason, without the URL: RPC URLs carry keys."""
         super().__init__(detail or reason)
         self.reason = reason
 
@@ -42,7 +42,7 @@ class Receipt(NamedTuple):
 
 async def content(response: httpcore2.Response, *, bytes_max: int) -> bytes:
     """The whole content of an answer of status 200. Raises `Unreachable` for another status, and beyond `bytes_max`."""
-    if response.status == HTTPStatus.OK:  # a redirect is no answer either
+    if response.status == HTTPStatus.OK:  # also for a redirect
         return await _read(response, bytes_max)
     raise Unreachable(f"http-{response.status}")
 
@@ -53,7 +53,7 @@ async def answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:
 
 
 async def receipt(response: httpcore2.Response, *, bytes_max: int) -> Receipt:
-    """The status counts, whatever becomes of the content: a receiver that never ends it has answered."""
+    """The status counts, even if the content never ends."""
     retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), None)
     received = bytearray()
     with suppress(TimeoutError, httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):

@@ -46,11 +46,11 @@ class NodeMetrics(Protocol):
     """Counts requests to nodes of chains."""
 
     def node_asked(self, chain_id: int, seconds: float) -> None:
-        """Count a request that took `seconds`, whatever came of it."""
+        """Count a request that took `seconds`, with any outcome."""
         ...
 
     def node_failed(self, chain_id: int) -> None:
-        """Count a request to a node that was not reached, sent garbage, or serves another chain."""
+        """Count a request to a node that was unreachable, sent garbage, or serves another chain."""
         ...
 
 
@@ -61,7 +61,7 @@ class _NotCounted:
 
 
 class Outgoing:
-    """The HTTP client of a process; webhooks have one of their own, so that slow receivers delay nothing else."""
+    """The HTTP client of a process; webhooks have one of their own, so that slow receivers delay no other requests."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Outgoing:
         )
 
     async def __aenter__(self) -> Self:
-        """Use it as a context to have it closed."""
+        """Close the client at the end of the block."""
         return self
 
     async def __aexit__(
@@ -148,7 +148,7 @@ class Outgoing:
         seconds_max: float,
         read: Callable[[httpcore2.Response], Awaitable[T]],
     ) -> T:
-        """What `read` makes of the response. Raises `Unreachable`."""
+        """The value of `read` for the response. Raises `Unreachable`."""
         target, headers = _target(url)
         headers += fields
         if self._tracer is None:

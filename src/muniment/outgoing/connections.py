@@ -42,7 +42,7 @@ def is_public(address: _IPAddress) -> bool:
 class OnBehalf(NamedTuple):
     """For whom a request goes to a name that a stranger chose: look-ups are bounded for each `asker`.
 
-    `is_trial`: it is the first to this name, perhaps. Trials and other requests have look-ups apart from each other.
+    `is_trial`: perhaps the first request to this name. Trials have look-ups of their own.
     """
 
     asker: Hashable
@@ -50,12 +50,12 @@ class OnBehalf(NamedTuple):
 
 
 ANYBODY: Final = OnBehalf(None)
-# For whom the request of this task is. The library that opens connections passes nothing on.
+# The asker of this task's request, as context: the library that opens connections has no parameter for it.
 on_behalf: Final[ContextVar[OnBehalf]] = ContextVar("on_behalf", default=ANYBODY)
 
 
 class StrangersLookups(NamedTuple):
-    """The look-ups of requests that say for whom they are."""
+    """The look-ups of names that strangers chose."""
 
     usual: Lookups
     trials: Lookups
@@ -66,7 +66,7 @@ class StrangersLookups(NamedTuple):
         return await (self.trials if whose.is_trial else self.usual).find(host, port, whose.asker)
 
     def close(self) -> None:
-        """Begin no more."""
+        """Begin no further look-ups."""
         self.usual.close()
         self.trials.close()
 
@@ -102,11 +102,11 @@ class CheckedConnections(httpcore2.AsyncNetworkBackend):
         raise refused
 
     async def sleep(self, seconds: float) -> None:
-        """Between attempts of httpcore, of which there are none here."""
+        """Between retries of httpcore, which are off."""
         await asyncio.sleep(seconds)
 
     async def _resolve(self, host: str, port: int) -> list[_IPAddress]:
-        """Raises `Unreachable` for a host that has no address, or any that requests must not go to."""
+        """Raises `Unreachable` for a host without an address, or with any forbidden address."""
         try:
             found = await (self._lookups.find(host, port) if self._lookups else _found_by_loop(host, port))
         except (OSError, UnicodeError):  # UnicodeError: a label that is too long for a name

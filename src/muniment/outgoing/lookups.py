@@ -1,4 +1,4 @@
-"""Look-ups of names that strangers chose: in threads of their own, in turns, and never waited for without a limit.
+"""Look-ups of names that strangers chose: in threads of their own, in turns, with a limit of time.
 
 The system's resolver has no time limit that a caller can set: a name whose server is silent holds a thread for some ten
 seconds. So a stranger has few threads at a time, whatever becomes of the callers; strangers take turns; and a name that
@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 from muniment.outgoing.answers import Unreachable
 
-# A caller waits for so long for a name that was never found, and for one that was.
+# The wait of a caller for an unknown name, and for a known name.
 SECONDS_MAX: Final = 5.0
 KNOWN_SECONDS_MAX: Final = 0.5
-# How long addresses do: RFC 8767 section 4 says one day to three.
+# Lifetime of addresses: one to three days by RFC 8767 section 4.
 _KNOWN_S: Final = 86_400.0
 _NAMES_KNOWN: Final = 4_096
 
@@ -51,7 +51,7 @@ class Lookups:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def find(self, host: str, port: int, asker: Hashable) -> list[str]:
-        """The addresses of `host`. Raises `Unreachable` when it has none, or when it is not known in time."""
+        """The addresses of `host`. Raises `Unreachable` without an address within the limit of time."""
         known = self._known.get(host)
         if known is not None and time.monotonic() - known.at_s > _KNOWN_S:
             known = None
@@ -69,7 +69,7 @@ class Lookups:
             self._forget(asker, wanted)
 
     def close(self) -> None:
-        """Begin no more."""
+        """Begin no further look-ups."""
         self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -89,7 +89,7 @@ class Lookups:
             looking.add_done_callback(partial(self._end, asker, wanted))
 
     def _forget(self, asker: Hashable, wanted: _Wanted) -> None:
-        """Look no more for what nobody waits for, if that has not begun."""
+        """Drop a look-up that has lost its caller, unless it has begun."""
         waiting = self._waiting.get(asker)
         if waiting is not None and wanted in waiting:
             waiting.remove(wanted)

@@ -1,6 +1,6 @@
-"""A connection to another server that takes little of the event loop at a time, whatever the server sends.
+"""A connection to another server with bounded work on the event loop, for any bytes that the server sends.
 
-The library below parses on the event loop, and has no bound for what is no content: informational answers (RFC 9110
+The library below parses on the event loop, and bounds only content, not informational answers (RFC 9110
 section 15.2), and the frames, extensions and trailers of chunks (RFC 9112 section 7.1).
 """
 
@@ -15,15 +15,14 @@ import httpcore2
 if TYPE_CHECKING:
     import ssl
 
-# Bytes that are parsed before others have a turn: under ten milliseconds even of the smallest chunks.
+# Bytes that are parsed before other tasks run: under ten milliseconds even for the smallest chunks.
 PIECE_BYTES_MAX: Final = 4 * 1024
 # Informational answers before the final one; servers send one or two.
 INFORMATIONAL_MAX: Final = 8
 # All heads of an answer together. Other clients take 100 fields, and 16 or 100 KiB.
 HEAD_BYTES_MAX: Final = 32 * 1024
 HEAD_LINES_MAX: Final = 256
-# Bytes after the head that are no content: so many, and one for two bytes of content. A server of our own takes no
-# smaller chunks either (`server.reader`).
+# Bytes after the head that are no content: this number, and one for two bytes of content, as `server.reader` takes.
 FRAMES_BYTES_MAX: Final = 16 * 1024
 _CONTENT_PER_FRAME_BYTE: Final = 2
 
@@ -35,7 +34,7 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
     """One connection. After each request the answer is counted anew."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        """Use `stream`, which no other code uses."""
+        """Wrap `stream`, which no other code uses."""
         self._stream = stream
         # None: the final head was read.
         self._heads: _Heads | None = _Heads()
@@ -45,7 +44,7 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore2's
         """Some bytes. Raises `httpcore2.RemoteProtocolError` beyond the bounds, and httpcore2's other errors."""
         data = await self._stream.read(min(max_bytes, PIECE_BYTES_MAX), timeout)
-        await asyncio.sleep(0)  # others have a turn also where the bytes were there already
+        await asyncio.sleep(0)  # other tasks run even if the bytes were there already
         if self._heads is None:
             self._received += len(data)
         elif (rest := self._heads.add(data)) is not None:
@@ -79,7 +78,7 @@ class BoundedStream(httpcore2.AsyncNetworkStream):
         return BoundedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        """What httpcore2 asks about a connection."""
+        """Facts about the connection, for httpcore2."""
         return self._stream.get_extra_info(info)
 
 
@@ -88,13 +87,13 @@ class _Heads:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        # Where the present head begins, and up to where its end was looked for.
+        # The start of the present head, and the end of the searched part.
         self._begin: int = 0
         self._searched: int = 0
         self._informational = 0
 
     def add(self, data: bytes) -> int | None:
-        """The bytes of `data` after the final head; None: its end has not come. Raises `RemoteProtocolError`."""
+        """The bytes of `data` after the final head; None while it is incomplete. Raises `RemoteProtocolError`."""
         self._data += data
         while ended := _HEAD_END.search(self._data, self._searched):
             if not _INFORMATIONAL.match(self._data, self._begin):

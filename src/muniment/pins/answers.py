@@ -1,4 +1,4 @@
-"""What a node answers to `dag/import` and `pin/ls` (Kubo RPC), read strictly. A node may be wrong, or another program.
+"""Answers of a node to `dag/import` and `pin/ls` (Kubo RPC), read strictly: it may be wrong, or another program.
 
 JSON comes as one object, or as one object in each line.
 """
@@ -19,11 +19,11 @@ REASON_LENGTH_MAX: Final = 300
 
 
 class PinFailed(Exception):
-    """The node has not pinned this bundle; others may fare better. The text is the reason, on one line."""
+    """The node has not pinned this bundle, but may pin others. The text is the reason, on one line."""
 
 
 def check_imported(content: bytes, root: CidParts) -> None:
-    """Return if the lines of a `dag/import` say that `root` was pinned; raise `PinFailed` otherwise."""
+    """Return if the lines of a `dag/import` report that `root` was pinned; raise `PinFailed` otherwise."""
     is_pinned = False
     for line in filter(None, content.splitlines()):
         answer = _object(line)

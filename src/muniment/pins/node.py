@@ -1,4 +1,4 @@
-"""A Kubo node, asked over its RPC (docs.ipfs.tech/reference/kubo/rpc): POST only, options in the query."""
+"""A client of a Kubo node's RPC (docs.ipfs.tech/reference/kubo/rpc): POST only, options in the query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_SECONDS_MAX: Final = 10.0
 # A bundle of 16 MiB at a little more than a megabit per second.
 IMPORT_SECONDS_MAX: Final = 120.0
 _OK: Final = 200
-# The statuses that speak about the bundle. Every other one would be the answer to every bundle.
+# The statuses about a single bundle. Any other status is about the node.
 _ABOUT_THE_BUNDLE: Final = frozenset({400, 413, 500})
 # pin/ls answers so for content that is not pinned.
 _NOT_PINNED: Final = 500
@@ -34,7 +34,7 @@ _MASK: Final = b"********"
 
 
 class NodeFailed(Exception):
-    """The node cannot be used now, whatever the bundle. The text is the reason, on one line."""
+    """The node cannot be used now for any bundle. The text is the reason, on one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Node:
     import_seconds_max: float = IMPORT_SECONDS_MAX
 
     async def version(self) -> str:
-        """The release that the node says it runs. Raises `NodeFailed`."""
+        """The release that the node reports. Raises `NodeFailed`."""
         answer = await self._look("version")
         if answer.status != _OK:
             raise NodeFailed(_refusal("version", answer))
@@ -62,7 +62,7 @@ class Node:
         base = "&cid-base=base32" if root.version else ""  # a node may write a CIDv1 in another base of its own accord
         answer = await self._look(f"pin/ls?arg={root.text}&type=recursive{base}")
         if answer.status == _NOT_PINNED:
-            return False  # if the node has another fault, the import says so
+            return False  # if the node has another fault, the import reports it
         if answer.status != _OK:
             raise NodeFailed(_refusal("pin/ls", answer))
         try:

@@ -1,6 +1,6 @@
 """The rows of the queue: one for each bundle that is to be pinned. A row stays when its bundle is pinned.
 
-A worker *takes* a due row: it moves the time at which the row is due behind the end of its work. So a row whose worker
+A worker *takes* a due row: it moves the time at which the row is due past the end of its work. So a row whose worker
 was killed is due again without any help. Each taking has a number (`turn`), and only the last one may write its result.
 Statements lock one row, or rows in the order of their digests, so that two processes cannot deadlock.
 """
@@ -38,7 +38,7 @@ WHERE p.pinned_at_ms IS NULL AND p.due_at_ms {} ? ORDER BY p.due_at_ms LIMIT ?""
 
 
 class _Named(msgspec.Struct):
-    """The part of a function's record that says its CID."""
+    """The member of a function's record that holds its CID."""
 
     cid: str = msgspec.field(name="CID")
 
@@ -128,14 +128,14 @@ async def _take_one(database: Database, row: Row, until_ms: int) -> bool:
 
 
 async def finish(database: Database, taken: Taken, now_ms: int) -> None:
-    """Write that the bundle is pinned."""
+    """Mark the bundle as pinned."""
     sql = """UPDATE pins SET taken = 0, failures = 0, error = NULL, pinned_at_ms = ?
              WHERE digest = ? AND turn = ? AND pinned_at_ms IS NULL"""
     await database.write(lambda tx: tx.execute(sql, (now_ms, taken.digest, taken.turn)), order=taken.digest)
 
 
 async def give_back(database: Database, taken: Taken, due_at_ms: int, failures: int, error: str) -> None:
-    """Write that the bundle is not pinned yet: when it is due again, its failures so far, and the reason."""
+    """Record a failed attempt: when the bundle is due again, its failures so far, and the reason."""
     sql = """UPDATE pins SET taken = 0, due_at_ms = ?, failures = ?, error = ?
              WHERE digest = ? AND turn = ? AND pinned_at_ms IS NULL"""
     values = (due_at_ms, failures, error, taken.digest, taken.turn)
@@ -143,7 +143,7 @@ async def give_back(database: Database, taken: Taken, due_at_ms: int, failures: 
 
 
 async def release(database: Database, taken: Taken, now_ms: int) -> None:
-    """Write that nobody works on the bundle any more, and that it is due."""
+    """Release the bundle, which is due at once."""
     sql = "UPDATE pins SET taken = 0, due_at_ms = ? WHERE digest = ? AND turn = ? AND pinned_at_ms IS NULL"
     await database.write(lambda tx: tx.execute(sql, (now_ms, taken.digest, taken.turn)), order=taken.digest)
 

@@ -1,6 +1,6 @@
 """The workers of a serving process: each takes a bundle that is due, and gives it to the node.
 
-They never give up. A bundle that fails waits longer each time, up to an hour. When the node itself cannot be used, the
+Retries never end. A bundle that fails waits longer each time, up to an hour. When the node itself cannot be used, the
 bundles keep their place and the worker rests, at most half a minute: after an outage everything goes on within that.
 """
 
@@ -59,7 +59,7 @@ _log = structlog.get_logger(__name__)
 class Pinner:
     """Pins the bundles of a registry at the node of its settings, until cancelled.
 
-    `on_count` gets the number of bundles that wait, every now and then.
+    `on_count` gets the number of waiting bundles, periodically.
     """
 
     context: Context
@@ -80,7 +80,7 @@ class Pinner:
                 group.create_task(self._work(node))
 
     async def _search(self) -> None:
-        """Every now and then add the bundles that are not in the queue."""
+        """Periodically add the bundles that are not in the queue."""
         while True:
             seconds = self.limits.search_seconds
             try:
@@ -92,7 +92,7 @@ class Pinner:
             await asyncio.sleep(seconds)
 
     async def _count(self) -> None:
-        """Every now and then tell how many bundles wait."""
+        """Periodically report the number of waiting bundles."""
         while True:
             try:
                 waiting = await queue.count_waiting(self.context.database)
@@ -106,7 +106,7 @@ class Pinner:
             await asyncio.sleep(self.limits.count_seconds)
 
     async def _work(self, node: Node) -> None:
-        """Pin one bundle after the other."""
+        """Pin bundles, one after the other."""
         failures = 0
         while True:
             try:
@@ -125,7 +125,7 @@ class Pinner:
                 await asyncio.sleep(self._jittered(self.limits.idle_seconds, self.limits.idle_seconds, 1))
 
     async def _pin_next(self, node: Node) -> bool:
-        """Pin the bundle that is due first; whether there was one. Raises `NodeFailed`, `Unavailable`."""
+        """Pin the bundle that is due first; whether any was due. Raises `NodeFailed`, `Unavailable`."""
         context = self.context
         taken = await queue.take(context.database, context.now_ms(), self.limits.lease_ms)
         if taken is None:
@@ -141,7 +141,7 @@ class Pinner:
             await self._put_off(taken, str(error))
         except Refusal as refusal:  # the blocks are damaged, lost, or cannot be read now
             await self._put_off(taken, f"{refusal.code}: {refusal.detail}")
-        except asyncio.CancelledError:  # the process stops, and another one need not wait for the end of its time
+        except asyncio.CancelledError:  # the process stops: another process need not wait for the end of the lease
             with suppress(Refusal):
                 await queue.release(context.database, taken, context.now_ms())
             raise
@@ -159,6 +159,6 @@ class Pinner:
         _log.warning("not pinned", cid=taken.cid, detail=error, failures=failures, waits_s=round(wait_ms / 1000))
 
     def _jittered(self, first: float, most: float, failures: int) -> float:
-        """A pause that doubles with each failure, and is shortened at random by up to half: processes spread out."""
+        """A pause that doubles with each failure, less a random part of up to half (jitter)."""
         chance = int.from_bytes(self.context.random_bytes(4)) / 2**32
         return min(most, first * 2.0 ** min(failures - 1, 32)) * (1 - chance / 2)

@@ -1,4 +1,4 @@
-"""Settings: each has a name, a default that works, and one line that says what it does.
+"""Settings: each with a name, a working default, and one line of description.
 
 They come, the first that is given, from a command-line flag, the environment (`MUNIMENT_NAME`, or
 `MUNIMENT_NAME_FILE` for a file that holds the value), a TOML file (`--config`), the default.

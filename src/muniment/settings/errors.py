@@ -1,7 +1,7 @@
-"""What is raised for a setting that cannot be used."""
+"""The error of a setting that cannot be used."""
 
 from __future__ import annotations
 
 
 class SettingError(Exception):
-    """A setting cannot be read, with its name and the reason; never with a secret value."""
+    """A setting is unusable: its name and the reason, never a secret value."""

@@ -1,4 +1,4 @@
-"""Where settings come from: a command-line flag, the environment, a TOML file, the default."""
+"""Reads settings from command-line flags, the environment, a TOML file and the defaults."""
 
 from __future__ import annotations
 

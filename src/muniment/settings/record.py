@@ -1,4 +1,4 @@
-"""The settings: each has a name, a default that works, and one line that says what it does."""
+"""The settings: each with a name, a working default, and one line of description."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Settings:
     metrics_from: str = _setting(
         "127.0.0.0/8, ::1/128",
         "Networks that may read GET /metrics, comma-separated; for others, and through a proxy, it is 404; "
-        "empty: nobody may",
+        "empty: no client",
     )
     rate_limit_client: str = _setting(
         "20000/20s", "Units per address (IPv6: per /64) and time; a unit is about one read of 25 µs. off: no limit"
@@ -192,7 +192,7 @@ class Settings:
         _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 
     def _check_other_servers(self) -> None:
-        """Raise `SettingError` for a URL or a credential that no request can have."""
+        """Raise `SettingError` for a malformed URL or credential."""
         if self.trace_endpoint and not self.trace_endpoint.startswith(("http://", "https://")):
             raise SettingError("trace_endpoint must be an http or https URL")
         if self.trace_ratio and not self.trace_endpoint:
@@ -210,19 +210,19 @@ class Settings:
 
     @property
     def migrates_at_start(self) -> bool:
-        """Whether a process that serves or follows applies missing migrations before it does so."""
+        """Whether a process applies missing migrations at its start."""
         if self.migrate_at_start == "auto":
             return self.database_url.startswith("sqlite:")
         return self.migrate_at_start == "true"
 
     @property
     def listens_beyond_this_machine(self) -> bool:
-        """Whether other machines may reach the service: then defaults that suit a laptop get a warning."""
+        """Whether other machines may reach the service: then defaults for a laptop get a warning."""
         return self.host not in {"127.0.0.1", "::1", "localhost"}
 
     @property
     def backup_mark(self) -> Path:
-        """The file whose time is that of the newest complete backup; an operator with other backups touches it."""
+        """The file whose modification time is the newest backup's; operators with other backup tools touch it."""
         return self.data_dir / "last-backup"
 
     @property
@@ -271,7 +271,7 @@ class Settings:
         return shown
 
     def environment(self) -> dict[str, str]:
-        """The environment in which another process loads these very settings."""
+        """The environment variables with which another process loads the same settings."""
         return {variable(each.name): _text(getattr(self, each.name)) for each in fields(self)}
 
 
@@ -289,7 +289,7 @@ _CHOICES: Final = {
 
 
 def _text(value: object) -> str:
-    """A value as an operator writes it."""
+    """A value as text for the environment."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""URLs in settings: which ones can work, and how they are shown without their secrets."""
+"""URLs in settings: their validation, and their display without secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 MASK: Final = "********"
-# In a URL: behind the user's name (RFC 3986 section 3.2.1; up to the last @, for one that was not escaped), or as a
+# In a URL: after the user's name (RFC 3986 section 3.2.1; up to the last @, for one that was not escaped), or as a
 # parameter, where PostgreSQL's drivers look too.
 _PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|(password=)[^&]*")
 
@@ -23,10 +23,10 @@ def is_postgresql(url: str) -> bool:
 
 
 def is_base_url(url: str) -> bool:
-    """Whether paths can be appended to this URL of a server."""
+    """Whether paths can be appended to this URL."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises for a port that is none
+        _ = parts.port  # raises for an invalid port
     except ValueError:
         return False
     is_plain = url.isascii() and url.isprintable() and " " not in url and not {"@", "?", "#"} & set(url)
@@ -34,7 +34,7 @@ def is_base_url(url: str) -> bool:
 
 
 def without_path(url: str) -> str:
-    """Scheme and host: paid price APIs and collectors have their keys in the path or the query."""
+    """Scheme and host alone: paid price APIs and collectors have their keys in the path or the query."""
     parts = urlsplit(url)
     hidden = f"/{MASK}" if parts.path.strip("/") or parts.query else ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{hidden}" if url else ""

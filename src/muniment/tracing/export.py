@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 SPANS_WAITING_MAX: Final = 2_048
 _SPANS_PER_REQUEST: Final = 512
 _DELAY_MS: Final = 1_000
-# A collector stands near the service. The thread has nothing else to do, but a stop waits for it.
+# The collector is near the service. Only the stop of the process waits for it.
 _ANSWER_SECONDS_MAX: Final = 5.0
 # How long the stop of a process waits for the spans that are left.
 STOP_SECONDS_MAX: Final = 2.0
@@ -50,7 +50,7 @@ class Exporter(SpanExporter):
         self._is_stopping = threading.Event()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send `spans`; try again after a failure that may pass. Logs the spans that were not delivered."""
+        """Send `spans`; retry after a temporary failure. Logs the spans that were not delivered."""
         body = encode_spans(spans).SerializeToString()
         reason = self._post(body)
         for pause_s in _PAUSES_S:
@@ -68,11 +68,11 @@ class Exporter(SpanExporter):
         self._client.close()
 
     def hurry(self) -> None:
-        """Let every failure from now on be the last one: the process stops."""
+        """Retry no more, because the process stops."""
         self._is_stopping.set()
 
     def _post(self, body: bytes) -> str:
-        """Empty when the collector took the spans, otherwise why not. It never has the URL, which may have a key."""
+        """Empty if the collector took the spans, otherwise the reason, without the URL, which may contain a key."""
         headers = {"content-type": "application/x-protobuf"}
         try:
             # Only the head of the answer is read: its length is the collector's choice.
@@ -90,7 +90,7 @@ class Provider(TracerProvider):
 
     def __init__(self, exporter: Exporter) -> None:
         """Start the thread."""
-        # The library would write a line for each failure and each full queue. `Exporter` says what an operator needs.
+        # The library would log each failure and each full queue. `Exporter` logs what an operator needs.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         attributes = {"service.name": "muniment", "service.version": version("muniment"), "process.pid": os.getpid()}
         super().__init__(
@@ -108,7 +108,7 @@ class Provider(TracerProvider):
     def stop(self, seconds_max: float = STOP_SECONDS_MAX) -> None:
         """Send the spans that are left, for at most `seconds_max` seconds."""
         self._exporter.hurry()
-        # The library waits for up to half a minute. A daemon thread does not keep the process from ending before.
+        # The library waits for up to half a minute. A daemon thread lets the process end earlier.
         ending = threading.Thread(target=self.shutdown, daemon=True, name="last-spans")
         ending.start()
         ending.join(seconds_max)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from muniment.tracing.tracer import Tracer
 
-# Where a collector takes spans unless its URL says otherwise (OTLP specification, "OTLP/HTTP Request").
+# The default path of a collector (OTLP specification, "OTLP/HTTP Request").
 _PATH: Final = "/v1/traces"
 
 
@@ -36,6 +36,6 @@ def open_tracer(endpoint: str, ratio: float) -> Tracer | None:
 
 
 def traces_url(endpoint: str) -> str:
-    """Where the collector at `endpoint` takes spans. A query, in which some collectors have a key, stays behind it."""
+    """The URL for spans at the collector `endpoint`. A query, where some collectors have a key, is kept."""
     parts = urlsplit(endpoint)
     return endpoint if parts.path.strip("/") else parts._replace(path=_PATH).geturl()

@@ -1,4 +1,4 @@
-"""Reads the trace that a request belongs to (W3C Trace Context, https://www.w3.org/TR/trace-context/)."""
+"""Reads the trace context of a request (W3C Trace Context, https://www.w3.org/TR/trace-context/)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Parent:
 def read_parent(traceparents: Sequence[str], tracestates: Sequence[str] = ()) -> Parent | None:
     """The parent that the values of the two header fields name; None without a valid `traceparent`.
 
-    Several `traceparent` contradict each other, so they count as none. A `tracestate` that is invalid or too long is
-    left out (section 3.3); several are one list.
+    Several `traceparent` are ignored, because they contradict each other. An invalid or too long `tracestate` is left
+    out (section 3.3); several form one list.
     """
     match = _TRACEPARENT.fullmatch(traceparents[0]) if len(traceparents) == 1 else None
     if match is None:

@@ -77,8 +77,8 @@ class Tracer:
     def begin(self, method: str, parent: Parent | None) -> Span | None:
         """The span of a request; None when it is not traced. The caller ends it with `finish`.
 
-        A caller that says whether it records the trace decides (W3C Trace Context section 3.2.2.5.1); otherwise the
-        ratio does.
+        The `sampled` flag of the caller decides (W3C Trace Context section 3.2.2.5.1); without a caller, the ratio
+        does.
         """
         spans = self._spans
         wanted = parent.is_sampled if parent is not None else self._ratio > 0 and self._chance() < self._ratio

@@ -1,4 +1,4 @@
-"""The answer about a wallet's holdings: records, and header fields for chains and tokens without data."""
+"""The balances of a wallet: records, and header fields for chains and tokens without data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ChainId = Annotated[int, Meta(ge=1, le=2**53 - 1, description="EIP-155", example
 
 
 class TokenBalance(Record, frozen=True):
-    """What the caller has of one token on one chain, in base units."""
+    """The caller's balance of one token on one chain, in base units."""
 
     chain_id: ChainId
     address: Address

@@ -1,4 +1,4 @@
-"""The endpoints of the users slice."""
+"""The endpoints of users: log-in, API keys, balances and profiles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PRIVATE = (JSON, NO_STORE)
 async def request_nonce(context: Context, body: NonceRequest) -> Ready[NonceResult]:
     """Ask for a nonce to sign.
 
-    The nonce is good for five to ten minutes and for one login. Asking stores nothing.
+    The nonce is good for five to ten minutes and for one login. The request stores nothing.
     """
     nonce = await issue_nonce(context, body.address)
     shown = NonceResult(
@@ -61,9 +61,9 @@ def _public_url(context: Context) -> str:
 async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
     """Log in with a signed nonce.
 
-    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes; or with `message`
-    over these bytes: a text that names the registry, where it has a `publicUrl`. Such a signature is of no use at
-    another registry. A token of a short `lifetimeSeconds` is of little use to whoever finds it later.
+    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes; or over `message`,
+    an ERC-4361 text that names a registry with a `publicUrl`. Such a signature is invalid at any other registry. A
+    short `lifetimeSeconds` limits the use of a stolen token.
     """
     lifetime_s = _lifetime_s(context, body)
     try:
@@ -103,9 +103,9 @@ async def _log_in(context: Context, body: Login) -> str | None:
 
 
 def _finder(context: Context, body: Login, now_ms: int) -> Callable[[int], Nonce | None]:
-    """What finds the signed nonce among those that are acceptable in a window.
+    """A function that finds the signed nonce among those that are acceptable in a window.
 
-    Raises `LoginFailed`, and `InvalidBody` for a message to a registry that has no name for itself.
+    Raises `LoginFailed`, and `InvalidBody` for a message to a registry without a `publicUrl`.
     """
     ring = ring_of(context.secrets())
     if body.message is None:
@@ -128,7 +128,7 @@ def _login_failed() -> LoginFailed:
 async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResult]:
     """Read the caller's API key.
 
-    It is the same at every call until it is rotated.
+    The key stays the same until it is rotated.
     """
     generation = await store.find_generation(context.database, caller.address)
     if generation is None:  # a valid token without a row: the database was restored from a backup
@@ -142,7 +142,7 @@ async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResu
 async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation | None) -> Ready[ApiKeyResult]:
     """Replace the caller's API key.
 
-    The one before stays good for `graceSeconds`; any older one is refused from now on.
+    The previous key stays valid for `graceSeconds`; older keys are refused from now on.
     """
     now_ms = context.now_ms()
     grace_until_ms = now_ms + (body or Rotation()).grace_seconds * 1000
@@ -172,7 +172,7 @@ async def get_key_set(context: Context) -> Ready[KeySet]:
 async def list_balances(context: Context, caller: TokenCaller) -> Ready[list[TokenBalance]]:
     """List the caller's token balances.
 
-    Tokens and coins of which the caller has some, on every configured chain, with the allowance given to the chain's
+    Tokens and coins that the caller holds, on every configured chain, with the allowance given to the chain's
     settler. Balance and allowance are of one block.
     """
     portfolio = await context.holdings.of(caller.address)
@@ -183,7 +183,7 @@ async def list_balances(context: Context, caller: TokenCaller) -> Ready[list[Tok
 async def get_profile(context: Context, caller: TokenCaller, address: Address) -> Ready[Profile]:
     """Read the caller's profile.
 
-    Another user's is refused, whether or not there is one.
+    The profile of another user is refused, whether or not it exists.
     """
     _check_own(caller, address)
     profile = await store.find_profile(context.database, address)
@@ -200,7 +200,7 @@ async def update_profile(
 ) -> Ready[Profile]:
     """Update the caller's profile.
 
-    What the body leaves out stays as it is. The email is set by the operator.
+    Absent members stay unchanged. The operator sets the email.
     """
     _check_own(caller, address)
     profile = await context.database.write(
@@ -211,7 +211,7 @@ async def update_profile(
 
 def _check_own(caller: TokenCaller, address: Address) -> None:
     if caller.address != address:
-        raise ForeignProfile("a profile is read and changed by its own address only")
+        raise ForeignProfile("only its own address reads and changes a profile")
 
 
 def _key_result(context: Context, caller: TokenCaller, generation: int) -> Ready[ApiKeyResult]:

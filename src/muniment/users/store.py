@@ -18,7 +18,7 @@ _GENERATION = "SELECT key_generation FROM users WHERE address = ?"
 
 
 async def ensure_user(transaction: Transaction, address: Address, now_ms: int) -> str | None:
-    """Insert the user's row if there is none; returns the email of the row."""
+    """Insert the user's row if it does not exist; returns its email."""
     await transaction.execute(
         "INSERT INTO users (address, created_at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (address.raw, now_ms)
     )
@@ -33,7 +33,7 @@ async def find_generation(database: Database | Transaction, address: Address) ->
 
 
 async def first_generation(transaction: Transaction, address: Address, now_ms: int) -> int:
-    """The generation of a user's API key; inserts the user's row if there is none."""
+    """The generation of a user's API key; inserts the user's row if it does not exist."""
     await ensure_user(transaction, address, now_ms)
     generation = await find_generation(transaction, address)
     assert generation is not None  # noqa: S101 - the row is there in this transaction
@@ -63,7 +63,7 @@ async def find_profile(database: Database | Transaction, address: Address) -> Pr
 
 
 async def update_profile(transaction: Transaction, address: Address, update: ProfileUpdate, now_ms: int) -> Profile:
-    """Change the members in `update` in one statement, so that two updates of different members both take effect."""
+    """Change the members in `update` in one statement, so that concurrent updates of other members are kept."""
     await ensure_user(transaction, address, now_ms)
     await transaction.execute(
         "UPDATE users SET name = coalesce(?, name), intended_use = coalesce(?, intended_use) WHERE address = ?",

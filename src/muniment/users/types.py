@@ -1,4 +1,4 @@
-"""The shapes of the users slice."""
+"""The shapes of users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ GraceSeconds = Annotated[
 
 
 class NonceRequest(Record, frozen=True):
-    """Who wants to log in."""
+    """The wallet that wants to log in."""
 
     address: Address
 
@@ -60,9 +60,9 @@ class NonceRequest(Record, frozen=True):
 
 
 class NonceResult(Record, frozen=True, omit_defaults=True):
-    """What to sign: the nonce as text, by `personal_sign` (EIP-191).
+    """A nonce to sign as text by `personal_sign` (EIP-191).
 
-    Where `publicUrl` is there, better a text of ERC-4361 with the nonce: nobody can use it at another registry.
+    With a `publicUrl`, better sign an ERC-4361 text with the nonce: it is invalid at any other registry.
     """
 
     address: Address
@@ -71,7 +71,7 @@ class NonceResult(Record, frozen=True, omit_defaults=True):
         Annotated[
             str,
             Meta(
-                description="The `URI` of a log-in in words, whose host stands in its first line",
+                description="The `URI` of an ERC-4361 log-in; its host is in the first line",
                 examples=["https://registry.example.org"],
             ),
         ]
@@ -82,7 +82,7 @@ class NonceResult(Record, frozen=True, omit_defaults=True):
 
 
 class LoginMessage(ProvedText):
-    """A text of ERC-4361 (Sign-In with Ethereum), which was signed as it is. Its content is compared after that."""
+    """An ERC-4361 text (Sign-In with Ethereum), signed as it is. Its content is checked after its signature."""
 
     __slots__ = ()
 
@@ -103,7 +103,7 @@ class LoginMessage(ProvedText):
 
 
 class Login(Record, frozen=True):
-    """The signature over the nonce, or over `message`, which has the nonce."""
+    """The signature over the nonce, or over `message`, which contains the nonce."""
 
     address: Address
     signature: Signature
@@ -236,7 +236,7 @@ class NotByCaller(ProvedText):
 
 
 class Profile(Record, frozen=True):
-    """What a user has said of themselves."""
+    """The profile that a user has written."""
 
     user_address: Address
     name: UserName
@@ -249,7 +249,7 @@ class Profile(Record, frozen=True):
 
 
 class ProfileUpdate(Record, frozen=True):
-    """The members to change; what is left out stays."""
+    """The members to change; absent members stay unchanged."""
 
     name: UserName | UnsetType = UNSET
     intended_use: IntendedUse | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Log-in in words: a signed text of ERC-4361 that names this registry. Pure."""
+"""Log-in by a signed ERC-4361 text (Sign-In with Ethereum) that names this registry. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def worded(login: Login, url: str, now_ms: int) -> SignIn | None:
-    """What the message of a log-in says; None unless its address signed it for the registry at `url`, and for now."""
+    """The fields of a log-in's message; None unless its address signed it for the registry at `url`, valid now."""
     text = login.message or ""
     try:
         said = read_sign_in(text)
@@ -35,7 +35,7 @@ def worded(login: Login, url: str, now_ms: int) -> SignIn | None:
 
 
 def nonce_of(said: SignIn, ring: Ring, address: Address, window: int) -> Nonce | None:
-    """The nonce of `address`, acceptable in `window`, that a message names; None if it was not issued in its life."""
+    """The nonce of `address` in a message, acceptable in `window`; None if `issued-at` is outside its lifetime."""
     nonce = named_nonce(ring, address, said.nonce, window)
     # A nonce is accepted in the windows around its own.
     if nonce is None or abs(said.issued_at_ms // WINDOW_MS - nonce.window) > 1:

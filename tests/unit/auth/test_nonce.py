@@ -51,7 +51,7 @@ async def test_a_nonce_is_used_once(context: Context) -> None:
     assert used == [True, False, False]
 
 
-async def test_using_a_nonce_takes_it_from_nobody_else(context: Context) -> None:
+async def test_using_a_nonce_leaves_the_nonces_of_others_valid(context: Context) -> None:
     nonce = await issue_nonce(context, ADDRESS)
     other = Address.parse(Wallet(52).address)
     assert await context.database.write(lambda tx: use_nonce(tx, other, nonce))

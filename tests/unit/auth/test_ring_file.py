@@ -17,7 +17,7 @@ AT_ONCE = 4
 
 
 def in_processes(program: str, data_dir: Path) -> list[str]:
-    """What `AT_ONCE` processes print that run `program` at the same moment, told to go by closing their input."""
+    """The output of `AT_ONCE` processes that run `program` at the same moment, told to go by closing their input."""
     source = f"import sys; from pathlib import Path; from muniment.auth.secrets import RingFile\n{program}"
     started = [
         subprocess.Popen(

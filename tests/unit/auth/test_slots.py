@@ -26,7 +26,7 @@ def test_the_next_free_slot_is_taken(tmp_path: Path) -> None:
     assert [first.take(ADDRESS, [1, 5]), second.take(ADDRESS, [1, 5]), first.take(ADDRESS, [1, 5])] == [5, 1, 5]
 
 
-def test_a_new_table_begins_by_chance_and_one_that_is_there_goes_on(tmp_path: Path) -> None:
+def test_a_new_table_begins_at_random_and_an_existing_one_goes_on(tmp_path: Path) -> None:
     assert LastSlots(tmp_path / "slots", os.urandom).take(ADDRESS, ALL) in ALL
     last = opened(tmp_path).take(ADDRESS, ALL)
     assert opened(tmp_path, first=0).take(ADDRESS, ALL) == (last + 1) % SLOTS
@@ -34,7 +34,7 @@ def test_a_new_table_begins_by_chance_and_one_that_is_there_goes_on(tmp_path: Pa
     assert (status.st_size, status.st_mode & 0o777) == (CELLS, 0o600)
 
 
-def test_a_file_that_cannot_be_used_is_done_without(tmp_path: Path) -> None:
+def test_a_process_works_without_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "slots").mkdir()
     alone = opened(tmp_path)
     assert [alone.take(ADDRESS, ALL) for _ in range(3)] == [4, 5, 6]

@@ -29,7 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> FileBlockStore:
 
 @pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was flushed to disk, in order: nothing else shows in a test whether that was done."""
+    """The files that were flushed to disk, in order: no test can observe that otherwise."""
     names: list[str] = []
     fsync = os.fsync
 

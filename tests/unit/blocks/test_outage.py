@@ -83,7 +83,7 @@ def test_a_quick_failure_and_another_answer_are_no_outage(monkeypatch: pytest.Mo
         works = threading.Event()
         first = pool.submit(fail, of, works)
         time.sleep(0.05)
-        with of.trying():  # nobody waits for the first
+        with of.trying():  # the first request is alone
             works.set()
         first.result()
 

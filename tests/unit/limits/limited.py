@@ -1,4 +1,4 @@
-"""What tests of rate limits share: a clock that stands still, and a limiter on memory of its own."""
+"""Shared by tests of rate limits: a clock that stands still, and a limiter on memory of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bucket admits, against a plain model of it."""
+"""Charges that a bucket admits, against a plain model."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_debt_refuses_nothing_and_is_waited_for_later() -> None:
     assert bucket.charge(1) == 6 * SECOND_NS
 
 
-def test_nobody_waits_for_a_debt_of_more_than_the_quota() -> None:
+def test_no_client_waits_for_a_debt_of_more_than_the_quota() -> None:
     clock = Clock()
     bucket = bucket_of(Policy("client", 10, 10), clock)
     for _ in range(100):

@@ -73,7 +73,7 @@ async def test_of_many_who_wait_one_of_the_greediest_is_refused_for_another_clie
         for client in ("b", "c", "b"):
             tasks.create_task(work(client))
     assert set(refused) == {"greedy"}
-    assert sorted(began[:7]).count("b") == 2  # in rounds, and not behind all of the greedy one's
+    assert sorted(began[:7]).count("b") == 2  # in rounds, and not after all of the greedy client's
     assert len(began) + len(refused) == 23
 
 

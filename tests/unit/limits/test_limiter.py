@@ -82,7 +82,7 @@ def test_those_whom_a_forgotten_proxy_forwards_share_one_wide_bucket(
 ) -> None:
     assert taken(limiter.forwarder(peer).client) == 640
     assert taken(limiter.forwarder(peer).client) == 0
-    assert taken(limiter.client(peer).client) == 10  # whoever does not forward is a client like all
+    assert taken(limiter.client(peer).client) == 10  # a peer that does not forward is a client like all
     limiter.forwarder("10.99.99.99")
     assert capsys.readouterr().out.count("trusted_proxies") == 1
 
@@ -111,7 +111,7 @@ def test_exempt_networks_have_no_limit(address: str) -> None:
     assert taken(limiter.client("192.0.2.1").client) == 10
 
 
-def test_a_policy_that_is_off_limits_nobody_and_tells_nothing() -> None:
+def test_a_policy_that_is_off_limits_no_client_and_adds_no_header() -> None:
     client = make_limiter(Clock(), client="off").client("192.0.2.1")
     assert [client.client.charge(10**9) for _ in range(3)] == [0, 0, 0]
     assert client.client.lines == b""

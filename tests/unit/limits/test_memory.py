@@ -49,11 +49,11 @@ def test_the_file_is_ours_alone_and_stays_as_it_is(tmp_path: Path) -> None:
     for number in range(2_000):
         limiter.client(f"10.0.{number >> 8}.{number & 255}").client.charge(1)
     assert path.stat().st_size == size <= 5 * 2**20
-    assert path.stat().st_blocks * 512 >= size  # a disk that is full later ends nobody
+    assert path.stat().st_blocks * 512 >= size  # room on the disk is reserved
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_slots_differ_from_machine_to_machine_and_nobody_can_foresee_them(tmp_path: Path) -> None:
+def test_slots_differ_from_machine_to_machine_and_cannot_be_foreseen(tmp_path: Path) -> None:
     one, other = Memory.at(tmp_path / "one"), Memory.at(tmp_path / "other")
     assert one.slots("192.0.2.1") == Memory.at(tmp_path / "one").slots("192.0.2.1")
     assert one.slots("192.0.2.1") != other.slots("192.0.2.1")
@@ -61,7 +61,7 @@ def test_slots_differ_from_machine_to_machine_and_nobody_can_foresee_them(tmp_pa
     assert 0 <= first < ROW <= second < 2 * ROW
 
 
-def test_beside_a_thousand_clients_that_are_over_their_limit_others_are_served() -> None:
+def test_other_clients_are_served_while_a_thousand_are_over_their_limits() -> None:
     clock = Clock()
     limiter = make_limiter(clock)
     for number in range(1_000):
@@ -88,7 +88,7 @@ def test_who_shares_one_slot_with_a_busy_client_loses_nothing(row: int) -> None:
     assert quiet.charge(1) > 0
 
 
-def test_after_a_restart_of_the_machine_nobody_is_locked_out(tmp_path: Path) -> None:
+def test_after_a_restart_of_the_machine_no_client_is_locked_out(tmp_path: Path) -> None:
     before = make_limiter(Clock(), Memory.at(tmp_path / "rates"))
     for address in ("192.0.2.1", "192.0.2.2"):
         while before.client(address).client.charge(1) == 0:
@@ -102,7 +102,7 @@ def test_after_a_restart_of_the_machine_nobody_is_locked_out(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seconds", [-3_000, -15, -5, 5, 3_000])
-def test_a_clock_that_jumps_makes_nobody_wait_longer_than_two_windows(seconds: float) -> None:
+def test_a_clock_that_jumps_makes_no_client_wait_longer_than_two_windows(seconds: float) -> None:
     clock = Clock()
     client = make_limiter(clock).client("192.0.2.1").client
     while client.charge(1) == 0:
@@ -131,7 +131,7 @@ def test_where_no_file_can_be_a_process_counts_for_itself(tmp_path: Path, capsys
     assert "each process for itself" in capsys.readouterr().out
 
 
-def test_a_disk_without_room_is_noticed_before_a_page_is_touched(
+def test_a_full_disk_is_noticed_at_the_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:

@@ -44,7 +44,7 @@ def test_the_lag_of_the_loop_decides_what_is_refused(late_ms: int, expected: set
     assert refused(Loop().run(5_000, late_ms=late_ms)) == expected
 
 
-def test_one_long_turn_refuses_nobody() -> None:
+def test_one_long_turn_causes_no_refusal() -> None:
     loop = Loop()
     loop.run(1_000, late_ms=1)
     assert refused(loop.run(1, late_ms=3_000)) == set()

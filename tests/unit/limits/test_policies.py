@@ -1,4 +1,4 @@
-"""What the settings may say."""
+"""Values of the settings of rate limits."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_label_values_come_back_as_they_were_given(metrics: Metrics) -> None:
     assert scraped(metrics).value("build_info", version='1.0 "a\\b"\nc') == 1
 
 
-def test_a_gauge_that_nobody_has_set_is_absent(metrics: Metrics) -> None:
+def test_a_gauge_that_was_never_set_is_absent(metrics: Metrics) -> None:
     pins = metrics.gauge("pins_waiting")
     assert scraped(metrics).value("pins_waiting") is None
     pins.set(0)

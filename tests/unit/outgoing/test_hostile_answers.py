@@ -43,7 +43,7 @@ async def sending(*pieces: bytes, is_endless: bool = False) -> AsyncGenerator[st
 
 @pytest.fixture
 async def parsed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[tuple[int, int]]]:
-    """What the parser was given: how many bytes, and the number of the turn that another task had before."""
+    """Input of the parser: the number of bytes, and the number of the turn that another task had before."""
     seen: list[tuple[int, int]] = []
     turn = 0
 

@@ -84,7 +84,7 @@ async def test_askers_take_turns(resolver: Resolver) -> None:
     lookups.close()
 
 
-async def test_nobody_waits_long_for_a_silent_name_and_its_thread_counts_until_it_ends(
+async def test_a_silent_name_delays_no_caller_for_long_and_its_thread_counts_until_it_ends(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lookups_module, "SECONDS_MAX", 0.05)
@@ -101,7 +101,7 @@ async def test_nobody_waits_long_for_a_silent_name_and_its_thread_counts_until_i
 
 
 async def test_a_name_that_was_known_is_not_waited_for(resolver: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever holds all threads, receivers that were found before get their events."""
+    """While all threads are held, receivers that were found before get their events."""
     lookups = Lookups(1, 1)
     known = await found(lookups, "honest", "b")
     monkeypatch.setattr(lookups_module, "KNOWN_SECONDS_MAX", 0.05)

@@ -1,4 +1,4 @@
-"""The header fields beside a wallet's balances."""
+"""The header fields of a wallet's balances."""
 
 from __future__ import annotations
 
