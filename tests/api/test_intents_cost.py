@@ -19,7 +19,7 @@ from muniment.intents.listing import ROWS_WALKED_MAX
 from muniment.intents.store import mark_expired
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.watch.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
+from muniment.watch.reading import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 
 pytestmark = [
     pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),

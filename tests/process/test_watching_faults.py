@@ -11,7 +11,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch.limits import WatchLimits
+from muniment.watch.nodes import WatchLimits
 from rpc_proxy import RpcProxy
 from watching_world import (
     CHAIN_ID,
@@ -293,5 +293,5 @@ async def test_a_node_that_was_down_and_is_back_is_followed_on(tmp_path: Path) -
             execute(chain, bodies[1])
             assert await watched.follow()
             assert [await watched.status(intent) for intent in intents] == ["succeeded"] * 2
-            assert [step.taken_back for step in watched.steps if step.taken_back is not None] == []
+            assert [step.rolled_back for step in watched.steps if step.rolled_back is not None] == []
             assert await watched.executions() == canonical(chain, settler)

@@ -13,8 +13,7 @@ import pytest
 from chain import CHAIN_TESTS, LocalChain
 from lying_node import Json, Open, World, liar, lie, opened
 from muniment.evm.address import Address
-from muniment.watch.heads import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
-from muniment.watch.limits import WATCH_LIMITS, WatchLimits
+from muniment.watch.nodes import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS, WATCH_LIMITS, WatchLimits
 from muniment.watch.watcher import Start
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, canonical, chain, execute, intent_body, settler
@@ -246,7 +245,7 @@ async def test_a_chain_that_is_read_again_from_a_block_on_ends_in_the_same_state
         watched.steps.clear()
         start = Start(CHAIN_ID, below + 1)
         assert await watched.watcher(once=True, start=start).watch()
-        assert [(step.taken_back, step.facts, step.intents) for step in watched.steps] == [
+        assert [(step.rolled_back, step.facts, step.intents) for step in watched.steps] == [
             (below + 1, 2, 1), (None, 2, 1),
         ]  # fmt: skip
         assert await world.next_block() == world.head + 1

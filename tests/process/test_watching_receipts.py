@@ -8,9 +8,8 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch.limits import WatchLimits
-from muniment.watch.nodes import Nodes
-from muniment.watch.receipts import Receipts
+from muniment.watch.nodes import Nodes, WatchLimits
+from muniment.watch.reading import Receipts
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched
 
@@ -186,7 +185,7 @@ async def test_a_receipt_that_was_not_stored_is_asked_for_again_before_the_next(
         await watched.record(intent_body(settler, number, status="succeeded", transactionHash=each))
     chain = watched.context.chains[CHAIN_ID]
     nodes = Nodes(
-        watched.context.outgoing, chain, now_s=lambda: 1.0, chance=lambda: 0.5, limits=WatchLimits(intents_per_turn=2)
+        watched.context.outgoing, chain, now_s=lambda: 1.0, chance=lambda: 0.5, limits=WatchLimits(intents_per_step=2)
     )
     asking = Receipts(nodes=nodes, settler=settler, database=watched.context.database)
     await asking.ask(nodes.nodes[0], 0)

@@ -12,7 +12,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch.limits import WATCH_LIMITS, WatchLimits
+from muniment.watch.nodes import WATCH_LIMITS, WatchLimits
 from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
 
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
@@ -84,7 +84,9 @@ async def test_five_blocks_that_are_replaced_take_their_effects_along(
     assert told.endswith("reorganised from here on: the status was succeeded and is submitted again")
     assert await watched.executions() == canonical(chain, settler)
     # Only what was replaced was taken back, not what was below.
-    assert [step.taken_back for step in watched.steps if step.taken_back is not None and block - 5 <= step.taken_back]
+    assert [
+        step.rolled_back for step in watched.steps if step.rolled_back is not None and block - 5 <= step.rolled_back
+    ]
     assert len((await watched.find(intents[0]))["logs"]) == 1
 
 
@@ -102,7 +104,7 @@ async def test_a_step_finds_the_last_common_block_among_those_that_it_kept(
     chain.ask("evm_revert", snapshot)
     other_blocks(chain, 6)
     await watched.follow()
-    assert [step.taken_back for step in watched.steps if step.taken_back is not None] == [common + 1]
+    assert [step.rolled_back for step in watched.steps if step.rolled_back is not None] == [common + 1]
     assert await watched.executions() == []
 
 
@@ -141,7 +143,7 @@ async def test_a_reorganisation_deeper_than_what_is_kept_is_followed_anew(
     chain.ask("evm_revert", snapshot)
     other_blocks(chain, 5)
     await watched.follow()
-    assert [step.taken_back for step in watched.steps if step.taken_back is not None] == [0]
+    assert [step.rolled_back for step in watched.steps if step.rolled_back is not None] == [0]
     assert [await watched.status(intent) for intent in intents] == ["succeeded"] + ["submitted"] * 4
     assert await watched.executions() == canonical(chain, settler)
 
@@ -164,7 +166,7 @@ async def test_of_older_blocks_the_first_of_each_so_many_stays_to_go_back_to(
     chain.ask("evm_revert", snapshot)
     other_blocks(chain, 25)
     assert await watched.follow()
-    (back,) = [step.taken_back for step in watched.steps if step.taken_back is not None]
+    (back,) = [step.rolled_back for step in watched.steps if step.rolled_back is not None]
     assert common - 8 < back <= common + 1
     assert await watched.executions() == canonical(chain, settler)
 
@@ -180,7 +182,7 @@ async def test_another_chain_is_followed_anew_when_the_settler_block_is_above_th
     other_blocks(chain, 8)
     above: Registry = await opened(settler_block=head + 7)
     assert await asyncio.wait_for(above.follow(), 60)
-    assert len([step for step in above.steps if step.taken_back is not None]) == 1
+    assert len([step for step in above.steps if step.rolled_back is not None]) == 1
     assert await above.executions() == []
 
 

@@ -17,8 +17,7 @@ from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.outgoing import Unreachable
 from muniment.watch.follower import Follower, Step
-from muniment.watch.limits import WATCH_LIMITS, WatchLimits
-from muniment.watch.nodes import Nodes
+from muniment.watch.nodes import WATCH_LIMITS, Nodes, WatchLimits
 from muniment.watch.progress import take_lease
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, GRACE_S, Registry, chains_file, registry

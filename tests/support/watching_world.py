@@ -24,7 +24,7 @@ from muniment.intents.types import AnyNewIntent, AnyNewProposal, StatusChange
 from muniment.settings import Settings
 from muniment.watch.events import TOPICS, event_in
 from muniment.watch.follower import Step
-from muniment.watch.limits import WATCH_LIMITS, WatchLimits
+from muniment.watch.nodes import WATCH_LIMITS, WatchLimits
 from muniment.watch.watcher import Start, Watcher
 from muniment.wire import decode_text
 from settler import encode_fulfil, encode_fulfil_operations

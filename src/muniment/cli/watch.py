@@ -154,7 +154,7 @@ async def _until_stopped(watcher: Watcher) -> int:
 def _print_step(step: Step) -> None:
     members = {
         "chainId": step.chain_id, "nextBlock": step.next_block, "head": step.head, "facts": step.facts,
-        "intents": step.intents, "takenBackFrom": step.taken_back,
+        "intents": step.intents, "takenBackFrom": step.rolled_back,
     }  # fmt: skip
     output.print_json({name: value for name, value in members.items() if value is not None})
 

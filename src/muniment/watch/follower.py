@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from muniment.intents.chain_facts import (
-    Fact,
-    apply_late_facts,
-    apply_to_subjects,
-    insert_facts,
-    lock_subjects,
-)
+from muniment.intents.chain_facts import Fact, apply_late_facts, apply_to_subjects, insert_facts, lock_subjects
 from muniment.intents.lifecycle import Moment
 from muniment.outgoing import Unreachable
 from muniment.watch.events import SettlerEvent
-from muniment.watch.going_back import first_to_follow, last_common
-from muniment.watch.heads import BLOCKS_PER_SECOND, Heads
-from muniment.watch.node_answers import Block, pieces
-from muniment.watch.nodes import BEHIND, Look, Node, Nodes
+from muniment.watch.nodes import BEHIND, BLOCKS_PER_SECOND, CALLS_MAX, Block, Heads, Look, Node, Nodes, pieces
 from muniment.watch.progress import (
     Followed,
-    TakenBack,
+    RolledBack,
     advance,
     begin,
+    first_known,
+    kept_blocks,
     read_progress,
+    registry_age_s,
     renew_lease,
-    take_back,
+    roll_back,
 )
-from muniment.watch.ranges import read_range
-from muniment.watch.receipts import Receipts
+from muniment.watch.reading import Receipts, read_range
 
 if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
     from muniment.evm.address import Address
     from muniment.storage.database import Database, Transaction, Work
-    from muniment.watch.limits import WatchLimits
+    from muniment.watch.nodes import WatchLimits
 
 T = TypeVar("T")
 
@@ -51,9 +45,9 @@ _log = structlog.get_logger(__name__)
 class Step:
     """The result of one step with a chain.
 
-    `next_block` is the next block to follow, `head` the last one that may be followed now, `taken_back` the first block
-    of a reorganisation. `at_head`: no blocks are left to follow; then `all_asked` says whether a node was asked for the
-    receipt of every named transaction. `is_held_back`: the node named a higher head, which is not believed yet.
+    `next_block` is the next block to follow, `head` the last block that may be followed now, `rolled_back` the first
+    block of a reorganisation. `at_head`: no blocks are left to follow; then `all_asked` is whether a node was asked for
+    the receipt of every named transaction. `is_held_back`: the node reported a higher head, which is not trusted yet.
     """
 
     chain_id: int
@@ -61,7 +55,7 @@ class Step:
     head: int
     facts: int = 0
     intents: int = 0
-    taken_back: int | None = None
+    rolled_back: int | None = None
     at_head: bool = False
     all_asked: bool = False
     is_held_back: bool = False
@@ -97,7 +91,7 @@ class Follower:
         return self.nodes.chain.settlers
 
     async def step(self, node: Node) -> Step:
-        """Follow the next range, or take back a reorganisation; at the head, ask for receipts.
+        """Follow the next range, or roll back a reorganisation; at the head, ask for receipts.
 
         Raises `Unreachable` when the node fails, `LeaseLostError`, `DatabaseUnavailable`.
         """
@@ -109,11 +103,11 @@ class Follower:
             if not self.nodes.all_behind():
                 raise Unreachable(BEHIND, "the node lacks blocks that another node had")
             _log.warning("no node has the blocks that were followed", chain=self._chain_id, head=look.number)
-            return await self._go_back(node, look.number)
+            return await self._roll_back(node, look.number)
         if newest is not None and look.hash != newest.hash:
-            return await self._go_back(node, look.number)
-        believed = await self._heads.believed(node, look, newest)
-        head, is_held_back = believed.number - self.confirmations, believed.is_held_back
+            return await self._roll_back(node, look.number)
+        trusted = await self._heads.trusted(node, look, newest)
+        head, is_held_back = trusted.number - self.confirmations, trusted.is_held_back
         if followed.next_block is None:
             followed = await self._begin(node, head)
         if followed.next_block is not None and followed.next_block <= head:
@@ -127,7 +121,7 @@ class Follower:
         )
 
     async def follow_again(self, block: int) -> Step:
-        """Take back all facts from `block` on, so that these blocks are read again.
+        """Remove all facts from `block` on, so that these blocks are read again.
 
         A settler without progress begins at `block`. Raises `LeaseLostError`, `DatabaseUnavailable`.
         """
@@ -136,10 +130,10 @@ class Follower:
             await begin(tx, self._chain_id, self.settlers, block, None)
 
         await self._write(start)
-        facts, intents = await self._take_back_to(
+        facts, intents = await self._remove_from(
             block, f"chain {self._chain_id} block {block}: read again from here on"
         )
-        return Step(self._chain_id, block, block, facts, intents, taken_back=block)
+        return Step(self._chain_id, block, block, facts, intents, rolled_back=block)
 
     def _is_behind(self, look: Look, followed: Followed) -> bool:
         """Whether the node lacks the newest followed block. The configured first block may lie in the future."""
@@ -183,8 +177,7 @@ class Follower:
     async def _begin(self, node: Node, head: int) -> Followed:
         """Begin at the configured block, otherwise at the newest block, which the node must have.
 
-        The newest block is the one at the time of this process's first question: since then nodes may have failed or
-        lied.
+        This is the newest block at the first request of this process: since then nodes may have failed or lied.
         """
         first, below = self.nodes.chain.settler_block, None
         if first is None:
@@ -192,7 +185,7 @@ class Follower:
             first = max(0, head - int(BLOCKS_PER_SECOND * seconds))
             below_hash, head_hash = await self.nodes.hashes(node, [max(0, first - 1), max(0, head)])
             if below_hash is None or head_hash is None:
-                raise Unreachable(BEHIND, "the node lacks the block that it calls the newest")
+                raise Unreachable(BEHIND, "the node lacks its own newest block")
             below = Block(first - 1, below_hash) if first else None
         settlers = (self._followed or await self._read()).settlers
         await self._write(lambda tx: begin(tx, self._chain_id, settlers, first, below))
@@ -225,40 +218,40 @@ class Follower:
             return await apply_to_subjects(tx, [event.subject for event in events], self._moment)
 
         intents = await self._write(work)
-        # Settlers behind the others may have caught up, and the newest block may belong to the others.
+        # These settlers may have caught up with the others, and the newest block may belong to the others.
         is_alone = followed.others_at is None
         self._followed = replace(followed, next_block=blocks[-1].number + 1, newest=blocks[-1]) if is_alone else None
         return intents
 
-    async def _go_back(self, node: Node, head: int) -> Step:
-        """Take back the facts above the newest kept block that the chain still has, and follow again from there."""
-        common = await last_common(self.nodes, node, self._write)
+    async def _roll_back(self, node: Node, head: int) -> Step:
+        """Remove the facts above the newest kept block that the chain still has, and follow again from there."""
+        common = await _last_common(self.nodes, node, self._write)
         if common is None:
-            down_to = await self._write(lambda tx: first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
+            down_to = await self._write(lambda tx: _first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
         else:
             down_to = common + 1
         _log.warning("reorganisation", chain=self._chain_id, from_block=down_to, deeper_than_kept=common is None)
         lost = f"chain {self._chain_id} block {down_to}: reorganised from here on"
-        facts, intents = await self._take_back_to(down_to, lost)
-        return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
+        facts, intents = await self._remove_from(down_to, lost)
+        return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, rolled_back=down_to)
 
-    async def _take_back_to(self, down_to: int, lost: str) -> tuple[int, int]:
-        """Take back the facts from block `down_to` on; the numbers of facts and of their intents."""
+    async def _remove_from(self, down_to: int, lost: str) -> tuple[int, int]:
+        """Remove the facts from block `down_to` on; returns the numbers of facts and of their intents."""
         facts = intents = 0
         piece = None
         while piece is None or not piece.is_last:
-            piece, touched = await self._write(lambda tx: self._take_back(tx, down_to, lost))
+            piece, touched = await self._write(lambda tx: self._remove(tx, down_to, lost))
             facts, intents = facts + piece.facts, intents + touched
         self._followed = None
         return facts, intents
 
-    async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
+    async def _remove(self, tx: Transaction, down_to: int, lost: str) -> tuple[RolledBack, int]:
         facts_max = self._limits.facts_per_write
-        piece = await take_back(tx, self._chain_id, down_to, facts_max, lambda subjects: lock_subjects(tx, subjects))
+        piece = await roll_back(tx, self._chain_id, down_to, facts_max, lambda subjects: lock_subjects(tx, subjects))
         return piece, await apply_to_subjects(tx, piece.subjects, self._moment, lost=lost)
 
     async def _ask_for_receipts(self, node: Node, followed: int) -> tuple[int, int]:
-        """Ask for receipts of named transactions; the numbers of failed transactions and of their intents."""
+        """Ask for receipts of named transactions; returns the numbers of failed transactions and of their intents."""
         failed = intents = 0
         facts_max = self._limits.facts_per_write
         for receipts in self._receipts:
@@ -290,3 +283,31 @@ def _fact(chain_id: int, event: SettlerEvent) -> Fact:
         chain_id, event.block_number, event.block_hash, event.transaction_hash, event.log_index, event.settler.raw,
         event.subject, "succeeded",
     )  # fmt: skip
+
+
+async def _last_common(
+    nodes: Nodes, node: Node, fetch: Callable[[Work[list[Block]]], Awaitable[list[Block]]]
+) -> int | None:
+    """The number of the newest kept block that the node also has, or None. Raises `Unreachable`."""
+    below: int | None = None
+    while True:
+        kept = await fetch(lambda tx, below=below: kept_blocks(tx, nodes.chain.id, below=below, limit=CALLS_MAX))
+        if not kept:
+            return None
+        for block, found in zip(kept, await nodes.hashes(node, [each.number for each in kept]), strict=True):
+            if found == block.hash:
+                return block.number
+        below = kept[-1].number
+
+
+async def _first_to_follow(tx: Transaction, chain: Chain, head: int, now_ms: int) -> int:
+    """The block to follow from when the chain has none of the kept blocks, so that no wrong block stays kept.
+
+    It is the configured block, or the lowest block with a fact or a kept hash if that is lower. A lowest block above
+    `head` proves nothing. If neither is known, following begins so far back that no event since the registry's first
+    day is lost.
+    """
+    lowest = await first_known(tx, chain.id)
+    known = [chain.settler_block, lowest if lowest is not None and lowest <= head else None]
+    made_since = int(BLOCKS_PER_SECOND * await registry_age_s(tx, now_ms))
+    return min((each for each in known if each is not None), default=max(0, head - made_since))

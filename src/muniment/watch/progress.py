@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.leases import Lease, LeaseLostError
 from muniment.storage.sql import placeholders
-from muniment.watch.node_answers import Block
+from muniment.watch.nodes import Block
 
 if TYPE_CHECKING:
     from muniment.evm.address import Address
     from muniment.storage.database import Transaction
-    from muniment.watch.limits import WatchLimits
+    from muniment.watch.nodes import WatchLimits
 
 # A process that has not renewed its lease for this long is dead. A write waits less for a busy database.
 LEASE_MS: Final = 15_000
@@ -25,8 +25,8 @@ take_lease, renew_lease, release_lease = _LEASE.take, _LEASE.renew, _LEASE.relea
 class Followed:
     """The stored progress of a chain: its newest kept block, and the settlers to follow next.
 
-    `settlers` are the settlers that are furthest behind. `next_block` is the next block to follow for them; None: they
-    have no progress. The chain's other settlers are further ahead, the nearest at `others_at`.
+    `settlers` are those with the least progress, and `next_block` is their next block; None: they have no progress. The
+    nearest of the chain's other settlers is at `others_at`.
     """
 
     newest: Block | None
@@ -36,7 +36,7 @@ class Followed:
 
 
 async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Address]) -> Followed:
-    """The progress of the settlers among `settlers` that are furthest behind."""
+    """The progress of those of `settlers` with the least progress."""
     rows = await tx.fetch("SELECT settler, next_block FROM chain_progress WHERE chain_id = ?", (chain_id,))
     known: dict[bytes, int] = dict(rows)
     newest = next(iter(await kept_blocks(tx, chain_id, below=None, limit=1)), None)
@@ -108,8 +108,8 @@ async def _keep(tx: Transaction, chain_id: int, blocks: Sequence[Block]) -> None
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
-    """Facts that were taken back in one call: their lowest block, their subjects and their number.
+class RolledBack:
+    """Facts that one call removed: their lowest block, their subjects and their number.
 
     `is_last`: no facts remain from the requested block on.
     """
@@ -120,13 +120,13 @@ class TakenBack:
     is_last: bool
 
 
-async def take_back(
+async def roll_back(
     tx: Transaction, chain_id: int, down_to: int, facts_max: int, lock: Callable[[list[bytes]], Awaitable[None]]
-) -> TakenBack:
-    """Take back facts from block `down_to` on: the highest blocks first, about `facts_max` facts in one call.
+) -> RolledBack:
+    """Remove facts from block `down_to` on: the highest blocks first, about `facts_max` facts in one call.
 
-    Before it deletes them, it calls `lock` with their subjects, so that all writers lock intents in the same order. All
-    settlers of the chain are followed again from there, because they share its blocks.
+    First it calls `lock` with their subjects, so that all writers lock intents in the same order. All settlers of the
+    chain are followed again from there, because they share its blocks.
     """
     rows = await tx.fetch(
         """SELECT block_number FROM executions WHERE chain_id = ? AND block_number >= ?
@@ -144,7 +144,7 @@ async def take_back(
     await tx.execute(
         "UPDATE chain_progress SET next_block = ? WHERE chain_id = ? AND next_block > ?", (block, chain_id, block)
     )
-    return TakenBack(block, subjects, facts, is_last=not rows)
+    return RolledBack(block, subjects, facts, is_last=not rows)
 
 
 async def first_known(tx: Transaction, chain_id: int) -> int | None:

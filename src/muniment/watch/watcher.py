@@ -13,8 +13,7 @@ import structlog
 from muniment.errors import Refusal
 from muniment.outgoing import Unreachable
 from muniment.watch.follower import Follower, Step
-from muniment.watch.limits import WATCH_LIMITS, WatchLimits
-from muniment.watch.nodes import Nodes
+from muniment.watch.nodes import WATCH_LIMITS, Nodes, WatchLimits
 from muniment.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _RENEWED_SECONDS: Final = LEASE_MS / 1000 / 3
 # The pause between two attempts to take the lease.
 _ASKED_SECONDS: Final = 1.0
-# With `once`, a chain is given up after this many consecutive failures of each of its nodes: a few seconds.
+# With `once`, a chain fails after this many consecutive failures of each of its nodes: a few seconds.
 _FAILURES_MAX: Final = 3
 # The pause after an unexpected error.
 _REST_SECONDS: Final = 5.0
@@ -72,7 +71,7 @@ class Watcher:
             if await self._take(holder):
                 try:
                     if start is not None:
-                        await self._go_back(start, holder)
+                        await self._read_again(start, holder)
                     start = None
                     return await self._lead(holder)
                 except LeaseLostError:
@@ -96,11 +95,11 @@ class Watcher:
             return False
 
     async def _release(self, holder: str) -> None:
-        with suppress(Refusal):  # it expires by itself
+        with suppress(Refusal):  # the lease expires by itself
             await self.context.database.write(lambda tx: release_lease(tx, holder))
 
-    async def _go_back(self, start: Start, holder: str) -> None:
-        """Take back a chain's facts from `start` on. Raises `LeaseLostError`, `DatabaseUnavailable`."""
+    async def _read_again(self, start: Start, holder: str) -> None:
+        """Remove a chain's facts from `start` on, to read it again. Raises `LeaseLostError`, `DatabaseUnavailable`."""
         follower = self._follower(self._nodes(self.context.chains[start.chain_id]), holder)
         self._report(await follower.follow_again(start.block))
 
@@ -144,7 +143,7 @@ class Watcher:
             except Unreachable as error:
                 nodes.failed(node, error.reason)
                 _log.warning(
-                    "node failed", chain=chain.id, url=node.place, reason=error.reason, failures=node.failures,
+                    "node failed", chain=chain.id, url=node.number, reason=error.reason, failures=node.failures,
                     rests_s=round(node.rests_until_s - loop.time(), 1),
                 )  # fmt: skip
                 continue
@@ -182,7 +181,7 @@ class Watcher:
         )
 
     def _report(self, step: Step) -> None:
-        if step.facts or step.taken_back is not None or not step.at_head:
+        if step.facts or step.rolled_back is not None or not step.at_head:
             self.on_step(step)
 
 

@@ -14,7 +14,7 @@ from muniment.intents import lifecycle, store
 from muniment.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
 from muniment.intents.operator_routes import move_intent
 from muniment.intents.types import IntentStatus, ProposalStatus
-from muniment.watch import receipts
+from muniment.watch import reading
 
 RELAYING = (Path(__file__).parents[3] / "docs" / "relaying.md").read_text()
 LIFE = RELAYING.partition("\n## The life of an intent\n")[2].partition("\n## ")[0]
@@ -97,7 +97,7 @@ def test_the_index_of_marked_ends_holds_the_intents_that_a_sweep_has_marked(engi
 
 @ENGINES
 def test_the_index_of_claims_holds_the_intents_whose_success_no_chain_has_shown(engine: str) -> None:
-    assert predicate(engine, "intents_by_claim") == receipts.CLAIMED
+    assert predicate(engine, "intents_by_claim") == reading.CLAIMED
 
 
 @ENGINES

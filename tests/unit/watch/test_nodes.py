@@ -7,8 +7,7 @@ from hypothesis import given, strategies as st
 
 from muniment.chains.catalogue import Chain
 from muniment.outgoing import Outgoing
-from muniment.watch.limits import WATCH_LIMITS
-from muniment.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, Nodes, Span
+from muniment.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, WATCH_LIMITS, Nodes, Span
 
 
 def ranges(span: Span, limit: int, count: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muniment.evm.address import Address
 from muniment.watch.events import SettlerEvent
-from muniment.watch.node_answers import Block, pieces
+from muniment.watch.nodes import Block, pieces
 
 SETTLER = Address.parse("0x" + "77" * 20)
 
