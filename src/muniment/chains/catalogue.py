@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 # Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
 MULTICALL3: Final = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
-# The name under which a chain's own coin is listed beside tokens.
+# The address under which the coin of a chain is listed with its tokens.
 NATIVE: Final = Address("0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE")
 _CHAIN_ID_MAX: Final = 2**53 - 1
 _DECIMALS_MAX: Final = 255
@@ -37,7 +37,7 @@ class Chain:
     controller of the settlement contracts. `feeds` gives a token's Chainlink price feed in US dollars and its heartbeat
     in seconds, the native coin's under `NATIVE`. `explorer_url` is that of a block explorer with the paths of EIP-3091,
     without a slash at its end. `price_slug` is the chain's name at DefiLlama. `token_lists` are files
-    or URLs beside the list in the package. RPC URLs carry keys: they are never shown.
+    or URLs in addition to the packaged list. RPC URLs carry keys: they are never shown.
     """
 
     id: int
@@ -75,73 +75,36 @@ _USDC: Final = Address("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 _ETH_USD: Final = (Address("0x5f4eC3Df9cbd43714FE2740f5E3616155c5b8419"), 3600)
 _USDC_USD: Final = (Address("0x8fFfFfd4AfB6115b954Bd326cbe7B4BA576818f6"), 86_400)
 
-# Names as in the chain registry of the Ethereum community (ethereum-lists), shortened to common use. Explorers are the
-# first there that follows EIP-3091; Base Sepolia's is that of the makers of Base's.
+# Id, name, symbol of the coin, name at DefiLlama, block explorer. Names as in the chain registry of the Ethereum
+# community (ethereum-lists), shortened to common use; explorers are the first there that follows EIP-3091.
+_MAINNETS: Final = (
+    (1, "Ethereum", "ETH", "ethereum", "https://etherscan.io"),
+    (10, "OP Mainnet", "ETH", "optimism", "https://optimistic.etherscan.io"),
+    (56, "BNB Smart Chain", "BNB", "bsc", "https://bscscan.com"),
+    (100, "Gnosis", "xDAI", "xdai", "https://gnosisscan.io"),
+    (137, "Polygon", "POL", "polygon", "https://polygonscan.com"),
+    (146, "Sonic", "S", "sonic", "https://sonicscan.org"),
+    (8453, "Base", "ETH", "base", "https://basescan.org"),
+    (42161, "Arbitrum One", "ETH", "arbitrum", "https://arbiscan.io"),
+    (43114, "Avalanche C-Chain", "AVAX", "avax", "https://snowtrace.io"),
+)
+_FEEDS: Final[dict[int, Mapping[Address, tuple[Address, int]]]] = {
+    1: MappingProxyType({NATIVE: _ETH_USD, _WETH: _ETH_USD, _USDC: _USDC_USD})
+}
+_NO_FEEDS: Final[Mapping[Address, tuple[Address, int]]] = MappingProxyType({})
 CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
     {
-        chain.id: chain
-        for chain in (
-            Chain(
-                1,
-                "Ethereum",
-                settlers=_SETTLERS,
-                price_slug="ethereum",
-                explorer_url="https://etherscan.io",
-                feeds=MappingProxyType({NATIVE: _ETH_USD, _WETH: _ETH_USD, _USDC: _USDC_USD}),
-            ),
-            Chain(
-                10,
-                "OP Mainnet",
-                settlers=_SETTLERS,
-                price_slug="optimism",
-                explorer_url="https://optimistic.etherscan.io",
-            ),
-            Chain(
-                56,
-                "BNB Smart Chain",
-                settlers=_SETTLERS,
-                native_symbol="BNB",
-                price_slug="bsc",
-                explorer_url="https://bscscan.com",
-            ),
-            Chain(
-                100,
-                "Gnosis",
-                settlers=_SETTLERS,
-                native_symbol="xDAI",
-                price_slug="xdai",
-                explorer_url="https://gnosisscan.io",
-            ),
-            Chain(
-                137,
-                "Polygon",
-                settlers=_SETTLERS,
-                native_symbol="POL",
-                price_slug="polygon",
-                explorer_url="https://polygonscan.com",
-            ),
-            Chain(
-                146,
-                "Sonic",
-                settlers=_SETTLERS,
-                native_symbol="S",
-                price_slug="sonic",
-                explorer_url="https://sonicscan.org",
-            ),
-            Chain(8453, "Base", settlers=_SETTLERS, price_slug="base", explorer_url="https://basescan.org"),
-            Chain(42161, "Arbitrum One", settlers=_SETTLERS, price_slug="arbitrum", explorer_url="https://arbiscan.io"),
-            Chain(
-                43114,
-                "Avalanche C-Chain",
-                settlers=_SETTLERS,
-                native_symbol="AVAX",
-                price_slug="avax",
-                explorer_url="https://snowtrace.io",
-            ),
-            Chain(84532, "Base Sepolia", settlers=(_FIRST_SETTLER,), explorer_url="https://sepolia.basescan.org"),
+        number: Chain(
+            number, name, settlers=_SETTLERS, native_symbol=symbol, price_slug=slug, explorer_url=explorer,
+            feeds=_FEEDS.get(number, _NO_FEEDS),
         )
+        for number, name, symbol, slug, explorer in _MAINNETS
     }
-)
+    | {
+        # Its explorer is by the makers of that of Base.
+        84532: Chain(84532, "Base Sepolia", settlers=(_FIRST_SETTLER,), explorer_url="https://sepolia.basescan.org")
+    }
+)  # fmt: skip
 
 
 def load_chains(path: Path | None) -> Mapping[int, Chain]:
@@ -164,7 +127,7 @@ def load_chains(path: Path | None) -> Mapping[int, Chain]:
 
 def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chain]:
     for name in document.keys() - {"chains"}:
-        raise ValueError(f"{name} is no member; chains are [[chains]] tables")
+        raise ValueError(f"{name} is unknown; chains are [[chains]] tables")
     chains, given = dict(CATALOGUE), set[int]()
     tables: list[dict[str, Any]] = _items(document.get("chains", []), dict, "chains")
     for number, table in enumerate(tables):
@@ -178,12 +141,12 @@ def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chai
 
 def _merged(known: Mapping[int, Chain], table: dict[str, Any], where: str, directory: Path) -> Chain:
     for name in table.keys() - _MEMBERS.keys() - {"id"}:
-        raise ValueError(f"{where}.{name}: a chain has no such member")
+        raise ValueError(f"{where}.{name}: unknown member")
     chain_id = _integer(table.get("id"), 1, _CHAIN_ID_MAX, f"{where}.id")
     members = {name: _MEMBERS[name](value, f"{where}.{name}") for name, value in table.items() if name != "id"}
     if "settler" in members:
         if "settlers" in members:
-            raise ValueError(f"{where}.settler: short for one of settlers, which are given too")
+            raise ValueError(f"{where}.settler: settler and settlers are both given: use one of them")
         members["settlers"] = (members.pop("settler"),)
     if "token_lists" in members:
         members["token_lists"] = tuple(_beside(directory, entry) for entry in members["token_lists"])

@@ -20,7 +20,7 @@ from muniment.outgoing import Outgoing, Unreachable
 
 # About one block of the slower chains: an earlier reading would show nothing new.
 KEPT_MS: Final = 10_000
-# Readings kept or running: one for each wallet and chain, some 5 KB each.
+# Readings in memory, by wallet and chain: some 5 KB each.
 READINGS_MAX: Final = 4_096
 # The share of the time for prices, which are read after the balances.
 PRICE_SECONDS_MAX: Final = 2.5
@@ -113,7 +113,7 @@ class Holdings:
         return [coin, *(token for token in self.tokens.tokens(chain.id) if token.address != NATIVE)]
 
     def _reading(self, chain: Chain, wallet: Address) -> asyncio.Task[_Answer]:
-        """The running reading, or a good one that is younger than `KEPT_MS`, or a new one."""
+        """The running reading, a good reading younger than `KEPT_MS`, or a new reading."""
         key, now_ms = (chain.id, wallet), self._now_ms()
         since_ms, task = self._readings.get(key, (0, None))
         if task is None or _has_failed(task) or not 0 <= now_ms - since_ms < KEPT_MS:
@@ -157,5 +157,5 @@ def _asked_as(token: Token) -> Address:
 
 
 def _has_failed(task: asyncio.Task[_Answer]) -> bool:
-    """Whether a reading has failed; then the next request starts a new one."""
+    """Whether a reading has failed; then the next request reads again."""
     return task.done() and (task.cancelled() or task.exception() is not None or task.result().reading is None)

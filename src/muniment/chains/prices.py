@@ -1,7 +1,7 @@
 """Prices in US dollars per whole token, from sources that are not trusted.
 
-A price that is too old, too uncertain or implausible is ignored. A source gives the prices that it knows, and leaves
-out the others; it does not raise.
+A price that is too old, too uncertain or implausible is ignored. A source returns the prices that it knows; it never
+raises.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PriceSource(Protocol):
 
 
 async def prices(sources: Sequence[PriceSource], wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
-    """The prices of `wanted`, each from the first source that has a plausible one; unknown ones are absent."""
+    """The prices of `wanted`, each from the first source with a plausible price; unknown prices are absent."""
     known: dict[Coin, float] = {}
     for source in sources:
         missing = [coin for coin in dict.fromkeys(wanted) if coin not in known]
@@ -189,7 +189,7 @@ def _float(number: float) -> float:
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """The members of the API's answer for one coin that this module uses."""
+    """The members for a coin in an answer of the API."""
 
     price: float
     timestamp: float

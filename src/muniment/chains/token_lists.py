@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from muniment import durable
-from muniment.chains.token_list_child import read_token_list
-from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list
+from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list, read_token_list
 from muniment.evm.address import Address
 from muniment.outgoing import Outgoing, Unreachable
 
@@ -73,11 +72,11 @@ class TokenLists:
         self._tokens = self._merged()
 
     def tokens(self, chain_id: int) -> tuple[Token, ...]:
-        """The tokens of a chain, in the order of the lists; none for an unknown chain."""
+        """The tokens of a chain, in the order of the lists; empty for an unknown chain."""
         return tuple(self._tokens.get(chain_id, {}).values())
 
     def token(self, chain_id: int, address: Address) -> Token | None:
-        """The token of a chain at an address, None for an unknown one."""
+        """The token of a chain at an address; None if it is unknown."""
         return self._tokens.get(chain_id, {}).get(address)
 
     async def keep_fresh(self) -> None:

@@ -1,15 +1,23 @@
-"""One token list: ERC-20 tokens in the Uniswap format.
+"""Token lists: ERC-20 tokens in the Uniswap format.
 
 The format is `tokenlist.schema.json` of https://github.com/Uniswap/token-lists. Members that it does not name are
 ignored. Tokens are known by chain and address, never by symbol: two tokens of one chain may share a symbol.
+
+A list of megabytes would block the event loop for a second, so a child process parses it. The child gets only the
+bytes: no environment, no open files, no import path of the caller. It limits its own memory and CPU time; the parent
+limits the total time. If the parent ends, the pipes close and the child ends too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import html
 import re
+import sys
 import unicodedata
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -21,7 +29,7 @@ from msgspec import Meta
 from muniment.errors import InvalidAddress
 from muniment.evm.address import Address
 from muniment.json_text import parse_json
-from muniment.wire import refusal_of
+from muniment.wire import decode_text, encode, refusal_of
 
 # The largest list in common use has about 10,000 tokens and 3 MB.
 LIST_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -43,6 +51,13 @@ _DATE_TIME: Final = re.compile(
 _BASE58: Final = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
 # RFC 3986 section 2: a URI has only these characters.
 _LOGO: Final = re.compile(r"(https?://|ipfs://|data:image/)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+# For a list of the largest size a child takes about a second and 150 MB; a slow machine may take longer.
+SECONDS_MAX: Final = 30.0
+_CPU_SECONDS_MAX: Final = 15
+_MEMORY_BYTES_MAX: Final = 1024**3
+# Tokens that are decoded without a pause: some milliseconds, mostly for checksums.
+_TOKENS_PER_STEP: Final = 250
+_REASON_LENGTH: Final = 300
 # Control and format characters (bidi controls among them), line and paragraph separators; `<` and `>` begin mark-up.
 _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _REFUSED: Final = frozenset("<>")
@@ -50,7 +65,7 @@ _REFUSED: Final = frozenset("<>")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One ERC-20 token as a list describes it; `logo` is a URI and never empty."""
+    """An ERC-20 token as a list describes it; `logo` is a URI and never empty."""
 
     chain_id: int
     address: Address
@@ -58,6 +73,9 @@ class Token:
     name: str
     decimals: int
     logo: str
+
+
+_decoder: Final = msgspec.json.Decoder(Token, dec_hook=decode_text)
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -83,12 +101,12 @@ class _TokenList(msgspec.Struct, frozen=True):
 
 
 def parse_token_list(data: bytes) -> list[Token]:
-    """The EVM tokens of a list in their order; of two with one address on one chain the first.
+    """The EVM tokens of a list in their order; of two with the same chain and address the first.
 
-    Left out are tokens of chains that are no EVM chains (addresses in base58) and tokens without a symbol. A logo
-    that is no URI of http, https, ipfs or an image in `data:` is replaced by `default_logo`.
+    Tokens of other chains (addresses in base58) and tokens without a symbol are left out. A logo that is not an http,
+    https or ipfs URI or an image in `data:` is replaced by `default_logo`.
 
-    Raises `ValueError` that begins with the place, a JSON pointer, for everything else that breaks the format.
+    Raises `ValueError` that begins with a JSON pointer for every other breach of the format.
     """
     if len(data) > LIST_BYTES_MAX:
         raise ValueError(f"a token list has at most {LIST_BYTES_MAX} bytes")
@@ -110,7 +128,7 @@ def parse_token_list(data: bytes) -> list[Token]:
 
 
 def _token(entry: _Entry, place: str) -> Token | None:
-    """Raises `ValueError`; None for a token that does not concern this service."""
+    """Raises `ValueError`; None for a token that is left out."""
     _check_text(entry.name, f"{place}/name")
     _check_text(entry.symbol, f"{place}/symbol")
     if any(character.isspace() for character in entry.symbol):
@@ -136,7 +154,7 @@ def _check_text(text: str, place: str) -> None:
 def _check_time(text: str) -> None:
     try:
         if not _DATE_TIME.fullmatch(text):
-            raise ValueError("no date-time")  # noqa: TRY301 - one answer for both ways to be wrong
+            raise ValueError("not a date-time")  # noqa: TRY301 - one message for both faults
         datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError("/timestamp: a timestamp is a date-time of RFC 3339") from error
@@ -153,3 +171,56 @@ def default_logo(symbol: str) -> str:
         f"{html.escape(letters)}</text></svg>"
     )
     return "data:image/svg+xml," + quote(svg, safe="/:=(),' ").replace(" ", "%20")
+
+
+async def read_token_list(data: bytes, chains: Collection[int]) -> list[Token]:
+    """The tokens of `parse_token_list` that are on `chains`, from a child process. Raises `ValueError`."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-m", "muniment.chains.tokens", *map(str, sorted(chains)),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={}, cwd="/",
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            found, reason = await child.communicate(data)
+    except TimeoutError:
+        raise ValueError(f"reading it took more than {SECONDS_MAX:.0f} s") from None
+    finally:
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+    if child.returncode:
+        raise ValueError(reason.decode(errors="replace")[:_REASON_LENGTH].strip() or "the process that read it ended")
+    tokens: list[Token] = []
+    for line in found.splitlines():
+        tokens.append(_decoder.decode(line))
+        if len(tokens) % _TOKENS_PER_STEP == 0:
+            await asyncio.sleep(0)
+    return tokens
+
+
+def main() -> int:
+    """The child's program: bytes in, one token per line out, or a reason on standard error."""
+    _limit()
+    chains = frozenset(map(int, sys.argv[1:]))
+    try:
+        tokens = parse_token_list(sys.stdin.buffer.read(LIST_BYTES_MAX + 1))
+    except (ValueError, MemoryError) as error:
+        sys.stderr.write(str(error)[:_REASON_LENGTH] or type(error).__name__)
+        return 1
+    sys.stdout.buffer.writelines(encode(token) + b"\n" for token in tokens if token.chain_id in chains)
+    return 0
+
+
+def _limit() -> None:
+    if sys.platform != "win32":  # Windows has no such limits
+        import resource  # noqa: PLC0415 - not there on Windows
+
+        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS_MAX, _CPU_SECONDS_MAX))
+        with suppress(ValueError):  # some systems do not limit address space
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
