@@ -58,13 +58,15 @@ def ask(
     # A socket's timeout starts again with each byte, and the look-up of a name has no timeout.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
+    is_late = True
     try:
         thread.join(seconds_max)
+        is_late = thread.is_alive()
     finally:
-        if thread.is_alive() and (sock := connection.sock) is not None:
+        if is_late and (sock := connection.sock) is not None:
             with suppress(OSError):  # the connection has just ended
                 sock.shutdown(socket.SHUT_RDWR)
-    if not outcome:
+    if is_late:  # the thread may have an error of the shutdown by now
         raise TimeoutError(f"there is no complete answer within {seconds_max:g} s")
     if isinstance(outcome[0], Exception):
         raise outcome[0]
