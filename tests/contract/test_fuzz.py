@@ -146,7 +146,7 @@ def _send(case: Any, registry: Registry) -> None:
     sent: list[tuple[Any, Any]] = list(made.headers.items())
     request = httpx2.Request(made.method or "", made.url or "", headers=sent, content=_bytes(made.body))
     answer = registry.send(request)
-    # A method that nobody knows is 501 (RFC 9110 section 15.6.2). Any other answer from 500 on is a fault.
+    # An unknown method is 501 (RFC 9110 section 15.6.2). Any other answer from 500 on is a fault.
     is_known = made.method in METHODS or answer.status_code != HTTPStatus.NOT_IMPLEMENTED
     case.validate_response(answer, checks=CHECKS if is_known else ANNOUNCED)
 

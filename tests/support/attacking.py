@@ -67,7 +67,7 @@ REQUESTS: dict[str, bytes] = {
     "failing log-in": _login(),
     "module of 250 KB": _upload(),
 }
-# What is asked as fast as it is answered, over so many connections of one client. `_told` has what stands in braces.
+# Requests to repeat without pause, and their number of connections. `_found` fills in the braces.
 FLOODS: dict[str, tuple[str, int]] = {
     "offset, its name escaped": ("/triggers?offs%65t=100000", 16),
     "the same, ended ones": ("/triggers?offs%65t=100000&active=false&sort=1", 16),
@@ -175,7 +175,7 @@ async def _hold(port: int, connections: int, first: bytes, then: bytes, interval
     await asyncio.gather(*(go_on(number) for number in range(connections)))
 
 
-async def _told(port: int) -> dict[str, str]:
+async def _found(port: int) -> dict[str, str]:
     """Public facts: a function, a trigger, the first position of the feed, the last bundle of the log."""
     signer = Wallet(7).address
     async with client_at(port, f"{_network()}.255.1") as client:
@@ -199,7 +199,7 @@ def _tile(number: int) -> str:
 async def _streams(port: int, clients: int) -> None:
     """Open 20 streams for each client, from the first event on, with a filter that no event matches; read them."""
     loop = asyncio.get_running_loop()
-    request = _get(f"/events/stream?owner={_A}", f"Last-Event-ID: {(await _told(port))['cursor']}")
+    request = _get(f"/events/stream?owner={_A}", f"Last-Event-ID: {(await _found(port))['cursor']}")
 
     async def go_on(number: int) -> None:
         while True:
@@ -252,7 +252,7 @@ async def attack(name: str, port: int, seconds: float) -> None:
                 await wallets(port, _network())
             elif name in FLOODS:
                 target, connections = FLOODS[name]
-                await _flood(port, _get(target.format_map(await _told(port))), connections)
+                await _flood(port, _get(target.format_map(await _found(port))), connections)
             else:
                 await _repeat(port, REQUESTS[name], 16, 16 / _PER_SECOND)
 

@@ -66,13 +66,13 @@ class Watch:
     def attach(self, page: Page) -> None:
         page.on("request", self.see)
         page.on("pageerror", lambda error: self.faults.append(f"an error: {error}"))
-        page.on("console", self.hear)
+        page.on("console", self.keep)
 
-    def hear(self, said: ConsoleMessage) -> None:
+    def keep(self, message: ConsoleMessage) -> None:
         """Keep errors and warnings, except for a record that is not in the log yet: the page asks again."""
-        is_early = "status of 404" in said.text and said.location["url"].endswith("/proof")
-        if said.type in {"error", "warning"} and not is_early:
-            self.faults.append(said.text)
+        is_early = "status of 404" in message.text and message.location["url"].endswith("/proof")
+        if message.type in {"error", "warning"} and not is_early:
+            self.faults.append(message.text)
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ _OF_HTTP = {
     "access-control-allow-origin", "access-control-expose-headers", "x-content-type-options",
     "content-security-policy", "referrer-policy", "cross-origin-opener-policy", "permissions-policy",
 }  # fmt: skip
-# Members of a problem document, in their order; some refusals add facts behind them.
+# Members of a problem document, in their order; some refusals add facts after them.
 _PROBLEM = ["type", "title", "status", "code", "detail", "errors", "requestId", "message", "content"]
 
 

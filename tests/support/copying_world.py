@@ -128,7 +128,7 @@ class Place:
 async def opened(place: Place, clock: Clock | None = None, *, migrates: bool = True) -> AsyncGenerator[Context]:
     context = build_context(place.settings, now_ms=clock or Clock(NOW_MS + 20_000_000))
     try:
-        if migrates:  # on SQLite that waits for whoever writes
+        if migrates:  # on SQLite this waits for other writers
             await context.database.migrate()
         yield context
     finally:

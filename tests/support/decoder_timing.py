@@ -15,7 +15,7 @@ from cpu_time import cpu_seconds, slowness
 from decoders import DECODERS, Decoder
 from hostile import PIECES, Shape
 
-# On the event loop nobody else is answered meanwhile.
+# On the event loop no other request is answered meanwhile.
 LOOP_SECONDS_MAX = 0.020
 # What takes less than this is not measured twice: a quadratic decoder cannot be as quick at full size, and what fits a
 # cache by half only takes longer than twice as long on a machine that has other work.

@@ -30,7 +30,7 @@ async def empty(url: str) -> None:
         await connection.close()
 
 
-# What a session is told that somebody has ended.
+# The errors of a session that was ended from outside.
 _ENDED = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError)
 
 

@@ -59,7 +59,7 @@ class Course:
     """Actions on one connection."""
 
     requests: list[Sent]
-    # What is sent, piece by piece, and the seconds waited behind each piece.
+    # The pieces to send, and the seconds to wait after each.
     pieces: list[bytes]
     pause: float
     # "read" all answers, "half-close" and read them, "wait" for the server to act, "reset" after the last piece.
@@ -84,7 +84,7 @@ def courses(seed: int, requests: int) -> Iterator[Course]:
 def _course(dice: random.Random, first: int) -> Course:
     count = dice.choice((1, 1, 1, 2, 3, 4, 8, 20))
     requests = [dice.choice(_KINDS)(dice, f"f{first + n:07d}") for n in range(count)]
-    # A method that nobody knows ends the connection.
+    # An unknown method ends the connection.
     if dice.random() < 0.1:
         requests[0] = _unknown(dice, requests[0].id)
     if dice.random() < 0.1:
@@ -95,7 +95,7 @@ def _course(dice: random.Random, first: int) -> Course:
         # It may take the first letter of the next one for its own last: GET becomes ET, but EAD would be no HEAD.
         requests[at + 1 :] = [_with_body(each) for each in requests[at + 1 :]]
         if b"close" in requests[at].data or b"HTTP/1.0" in requests[at].data:
-            # Who goes on sending behind the request that is the last may lose what was answered (RFC 9112 section 9.6).
+            # A client that sends after its last request may lose the answer (RFC 9112 section 9.6).
             requests = requests[: at + 1]
     data = b"".join(each.data for each in requests)
     end = dice.choices(("read", "half-close", "wait", "reset"), (45, 40, 3, 12))[0]

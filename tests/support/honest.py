@@ -24,7 +24,7 @@ from service import Service
 ANSWER_SECONDS_MAX = 60
 # Of the events of an attack, after its end: what has not come by then is missed.
 LATE_SECONDS_MAX = 5
-# A stream begins so many events behind the newest, and reads them.
+# A stream begins so many events before the newest.
 BEHIND = 5_000
 
 # The type of an event of a trigger, and the trigger.

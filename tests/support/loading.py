@@ -79,7 +79,7 @@ class Load:
             began = time.monotonic()
             try:
                 response = await self._client.request(method, url + path, json=body, headers=headers)
-            except (httpx2.NetworkError, httpx2.RemoteProtocolError):  # no time-out: the service always says something
+            except (httpx2.NetworkError, httpx2.RemoteProtocolError):  # no timeout: the service always answers
                 await asyncio.sleep(0.02)
                 continue
             self.longest = max(self.longest, time.monotonic() - began)
@@ -118,15 +118,15 @@ class Load:
             draft = IntentDraft(number, deadline=DEADLINE)
             draft = draft.saying(logs=[log(0)])
             await self.ask("PUT", f"/intents/{draft.hash}", draft.body)
-            told = self.intents[draft.hash] = {"logs": {"line 0"}, "proposals": set[str](), "status": "created"}
+            acknowledged = self.intents[draft.hash] = {"logs": {"line 0"}, "proposals": set[str](), "status": "created"}
             await self.ask("POST", f"/intents/{draft.hash}/logs", log(1))
-            told["logs"].add("line 1")
+            acknowledged["logs"].add("line 1")
             body = proposal(number, deadline=str(DEADLINE))
             await self.ask("POST", f"/intents/{draft.hash}/proposals", body)
-            told["proposals"].add(hash_of_proposal(draft.hash, body))
+            acknowledged["proposals"].add(hash_of_proposal(draft.hash, body))
             for status, more in (("enqueued", {}), ("submitted", {"transactionHash": HEX32})):
                 await self.ask("POST", f"/intents/{draft.hash}/status", {"status": status, **more})
-                told["status"] = status
+                acknowledged["status"] = status
 
     async def recovery(self, since: float) -> float:
         """Wait for a write acknowledged after `since`; the time between."""
@@ -157,11 +157,11 @@ class Load:
                 assert known == {name: each for name, each in promised.items() if name != "deactivateSig"}
             intents = {each["hash"]: each async for each in listed(url, "/intents?limit=100&sort=1")}
             order = ("created", "enqueued", "submitted")
-            for name, told in self.intents.items():
+            for name, acknowledged in self.intents.items():
                 intent = intents[name]
-                assert {each["data"] for each in intent["logs"]} >= told["logs"]
-                assert {each["hash"] for each in intent["proposals"]} >= told["proposals"]
-                assert order.index(intent["status"]) >= order.index(told["status"])
+                assert {each["data"] for each in intent["logs"]} >= acknowledged["logs"]
+                assert {each["hash"] for each in intent["proposals"]} >= acknowledged["proposals"]
+                assert order.index(intent["status"]) >= order.index(acknowledged["status"])
 
 
 async def until_it_is_ready(client: httpx2.AsyncClient) -> float:

@@ -75,7 +75,7 @@ class Middle:
         try:
             headers = {**asked.headers, "connection": "close"}
             connection.request(asked.method, asked.target, asked.body or None, headers)
-            # An answer that is cut off would keep its socket as long as its error.
+            # An aborted answer would keep its socket until its error is released.
             with connection.getresponse() as response:
                 fields = {name.lower(): value for name, value in response.getheaders()}
                 return Answered(response.status, fields, response.read())

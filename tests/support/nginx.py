@@ -18,7 +18,7 @@ import pytest
 from ports import free_port
 
 _START_SECONDS_MAX = 60
-# Times are short so that connections which nobody ends are seen to end.
+# Timeouts are short, so that abandoned connections end within the test.
 _CONFIG = """
 {user}
 daemon off;

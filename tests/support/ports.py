@@ -14,7 +14,7 @@ from pathlib import Path
 # Below the ports that Linux gives to whoever asks for any (32768 and up, by ip_local_port_range): no connection and no
 # other server takes one of these by chance while its own server is not listening yet, or for a moment not any more.
 _FIRST, _END = 10_000, 32_000
-# Those of one test process. No other one takes them, of whatever checkout, as long as this one holds the lock.
+# Ports of one test process: no other process of any checkout takes them while this one holds the lock.
 _EACH = 100
 
 

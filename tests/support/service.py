@@ -162,7 +162,7 @@ class Service:
         try:
             return self.start()
         except BaseException:
-            self.kill()  # nobody will come to `__exit__`
+            self.kill()  # `__exit__` will not run
             raise
 
     def __exit__(self, *_: object) -> None:
@@ -213,5 +213,5 @@ def _waits_for(pid: int, inode: str) -> bool:
                 names[each.name] = str(each.readlink())
     ours = {number for number, name in names.items() if name == f"socket:[{inode}]"}
     polls = (number for number, name in names.items() if name == "anon_inode:[eventpoll]")
-    told = b"\n".join(_read(f"/proc/{pid}/fdinfo/{number}") for number in polls).decode().splitlines()
-    return any(line.split()[1] in ours for line in told if line.startswith("tfd:"))
+    watched = b"\n".join(_read(f"/proc/{pid}/fdinfo/{number}") for number in polls).decode().splitlines()
+    return any(line.split()[1] in ours for line in watched if line.startswith("tfd:"))

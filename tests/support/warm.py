@@ -33,12 +33,12 @@ _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(UNHURRIED)}
 class WarmProcess:
     """The used part of `subprocess.Popen`, for a process that another one has forked."""
 
-    def __init__(self, pid: int, told: int, stdout: IO[str]) -> None:
-        """`told` reports the end of the process."""
+    def __init__(self, pid: int, exit_pipe: int, stdout: IO[str]) -> None:
+        """`exit_pipe` reports the end of the process."""
         self.pid = pid
         self.stdout = stdout
         self.returncode: int | None = None
-        self._told = told
+        self._exit_pipe = exit_pipe
 
     def poll(self) -> int | None:
         """The exit status, the number of a signal with a minus, None while it runs."""
@@ -66,16 +66,16 @@ class WarmProcess:
 
     def _has_ended(self, timeout: float | None) -> bool:
         poll = select.poll()  # takes descriptors above 1,023, which select does not
-        poll.register(self._told, select.POLLIN)
+        poll.register(self._exit_pipe, select.POLLIN)
         return bool(poll.poll(None if timeout is None else timeout * 1000))
 
     def _read(self) -> None:
-        told = os.read(self._told, 16)
-        os.close(self._told)
-        if not told:  # the process that forks has ended, so nobody hears of the end of this one
+        status = os.read(self._exit_pipe, 16)
+        os.close(self._exit_pipe)
+        if not status:  # the forking process has ended, so the end of this one is unknown
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        self.returncode = int(told or -signal.SIGKILL)
+        self.returncode = int(status or -signal.SIGKILL)
 
 
 def is_possible(environment: Mapping[str, str]) -> bool:
@@ -91,9 +91,9 @@ def popen(words: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
     """Start `muniment WORDS` with a pipe as standard output."""
     reading, writing = os.pipe()
     with Path(os.devnull).open("rb") as nothing:
-        pid, told = _forked(words, environment, [nothing.fileno(), writing, 2])
+        pid, exit_pipe = _forked(words, environment, [nothing.fileno(), writing, 2])
     os.close(writing)
-    return WarmProcess(pid, told, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
+    return WarmProcess(pid, exit_pipe, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
 
 
 def run(
@@ -117,8 +117,8 @@ def run(
             command, env=settings, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False
         )
     with _file() as out, _file() as error, Path(os.devnull).open("rb") as nothing:
-        pid, told = _forked(all_words, settings, [nothing.fileno(), out.fileno(), error.fileno()], directory)
-        process = WarmProcess(pid, told, out)
+        pid, exit_pipe = _forked(all_words, settings, [nothing.fileno(), out.fileno(), error.fileno()], directory)
+        process = WarmProcess(pid, exit_pipe, out)
         try:
             status = process.wait(timeout)
         except BaseException:
@@ -138,7 +138,7 @@ def _forked(
     words: Sequence[str], environment: Mapping[str, str], descriptors: list[int], directory: Path | None = None
 ) -> tuple[int, int]:
     """Id of a new process with these standard files, and the descriptor that reports its end."""
-    told, telling = os.pipe()
+    exit_pipe, exit_end = os.pipe()
     mask = re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert mask is not None
     request = {
@@ -147,13 +147,13 @@ def _forked(
         "directory": str(directory or Path.cwd()),
         "umask": int(mask[1], 8),  # os.umask would change it for a moment, for every thread
     }
-    socket.send_fds(_server(), [json.dumps(request).encode()], [*descriptors, telling])
-    os.close(telling)
+    socket.send_fds(_server(), [json.dumps(request).encode()], [*descriptors, exit_end])
+    os.close(exit_end)
     pid = b""
     while not pid.endswith(b"\n"):
-        pid += (piece := os.read(told, 1))
+        pid += (piece := os.read(exit_pipe, 1))
         assert piece, "the process that forks has ended"
-    return int(pid), told
+    return int(pid), exit_pipe
 
 
 @cache

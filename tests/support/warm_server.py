@@ -32,7 +32,7 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
         for key, _ in selector.select():
             if key.data is not None:
                 selector.unregister(key.fd)
-                _tell_end(key.fd, *key.data)
+                _report_end(key.fd, *key.data)
                 continue
             message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES_MAX, 4)
             if not message:
@@ -48,12 +48,12 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, descriptors[3]))
 
 
-def _tell_end(process: int, pid: int, told: int) -> None:
+def _report_end(process: int, pid: int, exit_pipe: int) -> None:
     os.close(process)
     _, status = os.waitpid(pid, 0)
-    with suppress(BrokenPipeError):  # nobody wants to know
-        os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
-    os.close(told)
+    with suppress(BrokenPipeError):  # `warm.py` has ended
+        os.write(exit_pipe, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(exit_pipe)
 
 
 def _become(request: dict[str, Any], descriptors: list[int]) -> None:
