@@ -640,10 +640,12 @@ TRUSTED: dict[str, frozenset[str]] = {
             "http._PATH_PARAMETER compile",
             "http._described sub",
             "http._prose split",
-            "http.header_fields split",
+            "http._send split",
             "http._answers split",
             "http._tag split",
-            "http.Template.__post_init__ split",
+            "http.Router.__init__ split",
+            "http._pattern split",
+            "http._pattern compile",
         }
     ),
     "what the system says about this process": frozenset(

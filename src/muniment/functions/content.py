@@ -111,11 +111,7 @@ async def bundle_file(context: Context, request: Request, root: Cid, name: str) 
 
 async def file_reply(request: Request, file: File, name: str, headers: Headers = ()) -> Ready[bytes] | Streamed:
     """`file` with its fixed media type; `headers` are further header fields."""
-    own = (
-        (b"content-type", MEDIA_TYPES[name].encode()),
-        (b"etag", f'"{file.cid.text}"'.encode()),
-        _SANDBOX,
-    )
+    own = ((b"content-type", MEDIA_TYPES[name].encode()), (b"etag", f'"{file.cid.text}"'.encode()), _SANDBOX)
     return await bytes_reply(request, file.size, file.read, (*own, *headers))
 
 

@@ -361,10 +361,7 @@ async def _content(asked: _Asked, query: GatewayQuery) -> Ready[bytes] | Streame
 async def _raw(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
     steps = await block_reads.begin(partial(_walk_path, asked.get_block, asked.root, asked.path))
     target, block = steps[-1]
-    own = (
-        (b"content-type", RAW_TYPE.encode()),
-        (b"etag", f'"{target.text}.raw"'.encode()),
-    )
+    own = ((b"content-type", RAW_TYPE.encode()), (b"etag", f'"{target.text}.raw"'.encode()))
     headers = (*own, *asked.headers(query, form, [cid for cid, _ in steps]))
     return await bytes_reply(asked.request, len(block), lambda start, end: [block[start:end]], headers)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
-from muniment.http.reply import Ready, Reply, Stream, Streamed, closed_after, header_fields
+from muniment.http.reply import Ready, Reply, Stream, Streamed, closed_after, header_lines
 from muniment.http.request import ClientGone, Request
 
 Scope = MutableMapping[str, Any]
@@ -90,7 +90,8 @@ def _request(scope: Scope, receive: Receive) -> Request:
 
 async def _send(reply: Reply, request: Request, send: Send) -> None:
     """Send `reply`; to HEAD no body (RFC 9110 section 9.3.2)."""
-    fields = header_fields(reply, request.id, request.limit_lines)
+    lines = header_lines(reply, request.id, request.limit_lines).split(b"\r\n")[:-1]
+    fields = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
     await send({"type": "http.response.start", "status": reply.status, "headers": fields})
     if request.method != "HEAD":
         if isinstance(reply, Ready):

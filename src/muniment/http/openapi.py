@@ -50,10 +50,7 @@ HEADERS: Final[Mapping[str, Json]] = {
         "description": "The remaining quota of the client (draft-ietf-httpapi-ratelimit-headers)",
         "schema": {"type": "string"},
     },
-    "ratelimit-policy": {
-        "description": "The policy of `ratelimit` (same draft)",
-        "schema": {"type": "string"},
-    },
+    "ratelimit-policy": {"description": "The policy of `ratelimit` (same draft)", "schema": {"type": "string"}},
     "retry-after": {
         "description": "Seconds until the client may retry (RFC 9110 section 10.2.3)",
         "schema": {"type": "integer", "minimum": 0},

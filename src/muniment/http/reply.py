@@ -86,23 +86,12 @@ def closed_after(chunks: AsyncIterator[bytes]) -> AbstractAsyncContextManager[As
 NO_CONTENT: Final[Ready[None]] = Ready(b"", (), 204)
 
 
-def header_fields(reply: Reply, request_id: str, limit_lines: bytes = b"") -> list[tuple[bytes, bytes]]:
-    """The header fields of an answer, but those about the connection (RFC 9110 section 7.6.1).
-
-    `limit_lines` say how much of its rate limit the client has left; answers that shared caches keep go without them.
-    """
-    fields = [*reply.headers]
-    if limit_lines and not _is_for_caches(reply):
-        for line in limit_lines.split(b"\r\n")[:-1]:
-            name, _, value = line.partition(b": ")
-            fields.append((name, value))
-    if type(reply) is Ready and reply.status not in WITHOUT_BODY:
-        fields.append((b"content-length", b"%d" % len(reply.body)))
-    return [*fields, (b"x-request-id", request_id.encode()), *_ALWAYS]
-
-
 def header_lines(reply: Reply, request_id: str, limit_lines: bytes = b"") -> bytes:
-    """The same as bytes, each with its line end. Raises `ValueError` for a value with a line end inside."""
+    """The header fields of an answer as lines, but those about the connection (RFC 9110 section 7.6.1).
+
+    `limit_lines` report the client's rate limit; answers for shared caches omit them. Raises `ValueError` for a value
+    with a line end inside.
+    """
     lines, is_for_caches = b"", reply.status == _NOT_MODIFIED
     for field in reply.headers:
         if field is JSON:
@@ -122,13 +111,6 @@ def header_lines(reply: Reply, request_id: str, limit_lines: bytes = b"") -> byt
             lines, len(reply.body), request_id.encode(), _ALWAYS_LINES,
         )  # fmt: skip
     return b"%bx-request-id: %b\r\n%b" % (lines, request_id.encode(), _ALWAYS_LINES)
-
-
-def _is_for_caches(reply: Reply) -> bool:
-    """Whether a cache may keep the answer and give it to others, or updates what it keeps by it."""
-    return reply.status == _NOT_MODIFIED or any(
-        name == b"cache-control" and value.startswith(b"public") for name, value in reply.headers
-    )
 
 
 def _lines(headers: Headers) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.errors import MethodNotAllowed, MethodNotImplemented, UnknownPath
@@ -30,8 +31,8 @@ class Resource:
     def __init__(self, operations: Iterable[Operation]) -> None:
         """Hold `operations`, all with the same path."""
         by_method = {each.method: each for each in operations}
-        self.takes_rest = any(each.takes_rest for each in by_method.values())
-        self.path = next(iter(by_method.values())).path
+        first = next(iter(by_method.values()))
+        self.path, self.takes_rest = first.path, first.takes_rest
         if (get := by_method.get("GET")) is not None:
             by_method["HEAD"] = get
         self._allow = ", ".join([*sorted(by_method), "OPTIONS"]).encode()
@@ -40,20 +41,17 @@ class Resource:
 
     def refuse(self, request: Request) -> Ready[Any]:
         """Refuse the method and name the allowed ones (RFC 9110 section 15.5.6), or answer OPTIONS with them."""
-        if request.method == "OPTIONS":
-            return Ready(b"", self._preflight(request), 204)
-        refusal = MethodNotAllowed(f"{request.method} is not one of {self._allow.decode()}")
-        return refused(refusal, request, ((b"allow", self._allow),))
-
-    def _preflight(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
-        """The answer to a browser's preflight before a request across origins (Fetch standard, CORS-preflight)."""
-        return (
+        if request.method != "OPTIONS":
+            refusal = MethodNotAllowed(f"{request.method} is not one of {self._allow.decode()}")
+            return refused(refusal, request, ((b"allow", self._allow),))
+        headers = (  # also for a browser's preflight before a request across origins (Fetch standard, CORS-preflight)
             (b"allow", self._allow),
             (b"access-control-allow-methods", self._allow),
             (b"access-control-allow-headers", request.named.get(b"access-control-request-headers", b"*")),
             (b"access-control-max-age", b"86400"),
             (b"vary", b"Access-Control-Request-Headers"),
         )
+        return Ready(b"", headers, 204)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Found:
     resource: Resource | None = None
 
     def refuse(self, request: Request) -> Ready[Any]:
-        """The answer where there is no operation."""
+        """The answer to a request without an operation."""
         if request.method not in METHODS:
             return refused(MethodNotImplemented(UNKNOWN_METHOD), request, ((b"connection", b"close"),))
         if self.resource is not None:
@@ -76,73 +74,33 @@ class Found:
 NOWHERE: Final = Found(None)
 
 
-@dataclass(slots=True)
-class Template:
-    """A path with parameters: each takes one segment, which is not empty (RFC 6570 section 3.2.2)."""
-
-    path: str
-    resource: Resource
-    segments: list[str] = field(init=False)
-    _named: list[tuple[int, str]] = field(init=False)
-    _fixed: list[tuple[int, str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Split the path."""
-        self.segments = self.path.split("/")
-        self._named = [(at, text[1:-1]) for at, text in enumerate(self.segments) if text.startswith("{")]
-        self._fixed = [(at, text) for at, text in enumerate(self.segments) if not text.startswith("{")]
-
-    def joined(self, segments: list[str]) -> list[str]:
-        """`segments` as many as the template has: the last one has all that are left, with their slashes."""
-        last = len(self.segments) - 1
-        return [*segments[:last], "/".join(segments[last:])]
-
-    @property
-    def last_name(self) -> str:
-        """The name of the parameter at the end."""
-        return self.segments[-1][1:-1]
-
-    def match(self, segments: list[str]) -> dict[str, str] | None:
-        """The parameters in `segments`, percent-encoded; None when the template does not match."""
-        for at, text in self._fixed:
-            if segments[at] != text:
-                return None
-        parameters = {name: segments[at] for at, name in self._named}
-        return parameters if all(parameters.values()) else None
-
-
 class Router:
-    """All resources. A path without parameters is found by its text, before any that has parameters is tried."""
+    """All resources. Paths without parameters take precedence."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         """Lead to `operations`."""
         by_path: defaultdict[str, list[Operation]] = defaultdict(list)
         for each in operations:
             by_path[each.path].append(each)
-        self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
+        resources = {path: Resource(found) for path, found in by_path.items()}
+        self._plain = {path: resource for path, resource in resources.items() if "{" not in path}
         # Most have one parameter, at the end, and are found by the text before it.
         self._by_beginning: dict[str, tuple[Resource, str]] = {}
-        # The others are found by their first segment and the number of segments: few are left to try.
-        self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)
-        # Those whose last parameter takes all segments that are left, tried last, by their first segment.
-        self._with_rest: defaultdict[str, list[Template]] = defaultdict(list)
-        for path, found in by_path.items():
-            if "{" in path:
-                template = Template(path, Resource(found))
-                beginning, _, last = path.rpartition("/")
-                if template.resource.takes_rest:
-                    self._with_rest[template.segments[1]].append(template)
-                elif "{" in beginning or "{" not in last:
-                    self._templates[template.segments[1], len(template.segments)].append(template)
-                else:
-                    self._by_beginning[beginning] = template.resource, template.last_name
+        # The others are tried in turn, by their first segment; those whose last parameter has slashes come last.
+        self._templates: defaultdict[str, list[tuple[re.Pattern[str], Resource]]] = defaultdict(list)
+        for path, resource in sorted(resources.items(), key=lambda each: each[1].takes_rest):
+            beginning, _, last = path.rpartition("/")
+            if "{" in beginning or resource.takes_rest:
+                self._templates[path.split("/", 2)[1]].append(
+                    (_pattern(path, takes_rest=resource.takes_rest), resource)
+                )
+            elif "{" in last:
+                self._by_beginning[beginning] = resource, last[1:-1]
 
     def find(self, request: Request) -> Found:
         """The operation that a request asks for; sets the request's path parameters."""
         resource = self._resource(request)
-        if resource is None:
-            return NOWHERE
-        return resource.by_method.get(request.method, resource.no_method)
+        return NOWHERE if resource is None else resource.by_method.get(request.method, resource.no_method)
 
     def _resource(self, request: Request) -> Resource | None:
         path = request.path
@@ -153,15 +111,14 @@ class Router:
             resource, name = found
             request.parameters = {name: last}
             return resource
-        segments = path.split("/")
-        for template in self._templates.get((segments[1], len(segments)), ()):
-            if (parameters := template.match(segments)) is not None:
-                request.parameters = parameters
-                return template.resource
-        for template in self._with_rest.get(segments[1], ()):
-            if len(segments) < len(template.segments):
-                continue
-            if last and (parameters := template.match(template.joined(segments))) is not None:
-                request.parameters = parameters
-                return template.resource
+        for pattern, resource in self._templates.get(path.split("/", 2)[1], ()):
+            if match := pattern.fullmatch(path):
+                request.parameters = match.groupdict()
+                return resource
         return None
+
+
+def _pattern(path: str, *, takes_rest: bool) -> re.Pattern[str]:
+    """A path with parameters: each takes one segment, which is not empty (RFC 6570 section 3.2.2)."""
+    parts = [f"(?P<{part[1:-1]}>[^/]+)" if part.startswith("{") else re.escape(part) for part in path.split("/")]
+    return re.compile("/".join(parts)[:-6] + ".*[^/])" if takes_rest else "/".join(parts), re.DOTALL)

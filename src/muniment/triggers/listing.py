@@ -60,14 +60,8 @@ _ENDED_SINCE: Final = Condition(ENDED, (NOW,))
 # `_LIVE` and `_OVER` for a long walk, which reads only indexes: the subquery finds the rows for which `live` is wrong.
 # SQLite makes a list of them once, and searches it. PostgreSQL does so only if it expects the list to fit into memory;
 # otherwise it reads the list from end to end for every row. A join would read more rows than it saves.
-_LIVE_IN_INDEX: Final = Condition(
-    f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})",
-    (NOW,),
-)
-_OVER_IN_INDEX: Final = Condition(
-    f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})",
-    (NOW,),
-)
+_LIVE_IN_INDEX: Final = Condition(f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})", (NOW,))
+_OVER_IN_INDEX: Final = Condition(f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})", (NOW,))
 # The indexes have `live` before `seq`: without a condition on `live`, they give the rows in two parts.
 _OF_EITHER_STATE: Final = (Part((Condition("live = 0"),)), Part((Condition("live = 1"),)))
 # Statements kept, a kilobyte each, for the pages that pollers and wallets read repeatedly.

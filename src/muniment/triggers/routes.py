@@ -63,13 +63,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Transaction
 
 
-@operation(
-    "POST",
-    "/triggers/deactivate",
-    cost=DEACTIVATION,
-    sheds=Shed.NEVER,
-    refuses=(TriggerNotFound, NotTheOwner),
-)
+@operation("POST", "/triggers/deactivate", cost=DEACTIVATION, sheds=Shed.NEVER, refuses=(TriggerNotFound, NotTheOwner))
 async def deactivate_triggers(context: Context, body: Deactivation) -> None:
     """Deactivate triggers permanently.
 

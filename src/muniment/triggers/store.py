@@ -150,8 +150,7 @@ async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[
 async def fetch_protocols(database: Reader, sigs: list[Signature]) -> set[str]:
     """The protocol names under which these triggers were signed; unregistered ones are ignored."""
     rows = await database.fetch(
-        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",
-        [sig.raw for sig in sigs],
+        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})", [sig.raw for sig in sigs]
     )
     return {protocol for (protocol,) in rows}
 
@@ -222,8 +221,7 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     # In the order of the partial index: without it, a planner that expects many rows would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"
     marked = await transaction.execute(
-        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",
-        (now_ms, SWEPT_PER_BATCH),
+        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})", (now_ms, SWEPT_PER_BATCH)
     )
     early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"
     # SQLite 3.53 would walk all marked triggers by the outer conditions; a unary `+` keeps a term from using an index.

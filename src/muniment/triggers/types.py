@@ -135,8 +135,7 @@ TimestampMs = Annotated[
 # The form of a signed deactivation: text (EIP-191) or typed data (EIP-712).
 DeactivationForm = Literal["eip191", "eip712"]
 TriggerSigs = Annotated[
-    list[Signature],
-    Meta(min_length=1, max_length=TRIGGER_SIGS_MAX, extra_json_schema={"uniqueItems": True}),
+    list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX, extra_json_schema={"uniqueItems": True})
 ]
 
 

@@ -54,11 +54,7 @@ async def list_page(context: Context, request: Request) -> Page:
     none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
     body = html(
         "{}{}{}{}",
-        heading(
-            "Functions",
-            end=action(f"{root}console/deploy", "Deploy a function"),
-            level=1,
-        ),
+        heading("Functions", end=action(f"{root}console/deploy", "Deploy a function"), level=1),
         filter_form(request, _FILTERS),
         live("functions", found.prev, rows.functions(found.records, root, context.now_ms(), none=none), request),
         pages(request, found.next),

@@ -73,11 +73,7 @@ async def list_page(context: Context, request: Request) -> Page:
     none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
     body = html(
         "{}{}{}{}",
-        heading(
-            "Triggers",
-            end=action(f"{root}console/triggers/new", "Sign a trigger"),
-            level=1,
-        ),
+        heading("Triggers", end=action(f"{root}console/triggers/new", "Sign a trigger"), level=1),
         filter_form(request, _FILTERS),
         live("triggers", found.prev, rows.triggers(found.records, root, context.now_ms(), none=none), request),
         pages(request, found.next),
