@@ -533,7 +533,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "/console/triggers?": (
         "console.asked split",
         "console.read_query split",
-        "console._in_words_of_api unquote_to_bytes",
+        "console._api_parameter unquote_to_bytes",
         "console.milliseconds_of fromisoformat",
         "console.is_later_page split",
         "console.live split",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muniment.app.application import Application as Application, create_app as create_app
+from muniment.app.application import Application as Application
 from muniment.app.operations import OPERATIONS as OPERATIONS
 from muniment.app.readiness import DISK_BYTES_MIN as DISK_BYTES_MIN
 from muniment.app.timekeeping import Timekeeper as Timekeeper

@@ -22,7 +22,6 @@ from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness, checks_of
 from muniment.app.scrape import MachineGauges
 from muniment.app.timekeeping import Timekeeper
-from muniment.app.wiring import build_context
 from muniment.auth.nonces import forget_nonces
 from muniment.console.pages import OPERATIONS as CONSOLE
 from muniment.context import Context, Serving
@@ -40,9 +39,7 @@ from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
 from muniment.limits.policies import NAMES as POLICY_NAMES
 from muniment.metrics.process import show_gauges
-from muniment.metrics.recorder import open_metrics
 from muniment.pins.worker import Pinner
-from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.serving.reading import Tail
@@ -218,12 +215,6 @@ class Application(AsgiAdapter):
             except Exception as error:  # noqa: BLE001 - the next run may succeed; a sweep that ended would not restart
                 _log.warning("sweep failed", error=type(error).__name__, detail=str(error))
                 done = 0
-
-
-def create_app() -> Application:
-    """The application with the settings of the environment, for servers other than `muniment serve`."""
-    settings = load_settings()
-    return Application(build_context(settings, shares_limits=True, metrics=open_metrics(settings.data_dir)))
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

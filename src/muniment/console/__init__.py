@@ -1,4 +1,4 @@
-"""Pages for people, at /console: browse, deploy, sign and check in a browser.
+"""Pages for people, at /console: browse, deploy, sign and verify in a browser.
 
-A page is made from answers of the API's own operations. Its scripts ask the API again and check the answers.
+Pages are made from answers of the API's operations. Their scripts request the same answers again and verify them.
 """

@@ -32,11 +32,11 @@ _IMPORT: Final = re.compile(
     r'^(?:import|export)\b[^;"]*?\bfrom "(\.[./a-z-]+)";|^import "(\.[./a-z-]+)";', re.MULTILINE
 )
 _HASH_LENGTH: Final = 12
-# The frame's style sheet and that of the pages in one: a request less.
+# The style sheets of the frame and of the pages in one file, to save a request.
 _STYLES: Final = "style.css"
-# A type within a line, such as `/** @type {string} */`: it is for the programmer.
+# A type comment within a line, such as `/** @type {string} */`.
 _CAST: Final = re.compile(r"/\*\* @(?:(?!\*/).)*\*/ ?")
-# How a file begins that others wrote: its licence is sent with it.
+# The beginning of vendored files, whose licence comments are kept.
 _VENDORED: Final = b"// @"
 
 
@@ -50,7 +50,7 @@ class _Name(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> _Name:
-        """Any text: only names of files are found."""
+        """Accepts any text; only known names are found."""
         return cls(text)
 
 
@@ -68,19 +68,19 @@ async def get_file(request: Request, release: _Name, name: _Name) -> Ready[bytes
 
 @operation("GET", "/console/assets/{release}/{folder}/{name}", cost=CONTENT, sheds=Shed.READ, refuses=(UnknownPath,))
 async def get_file_of_folder(request: Request, release: _Name, folder: _Name, name: _Name) -> Ready[bytes]:
-    """Read a script that lies in a folder."""
+    """Read a script in a folder."""
     return _reply(request, release, f"{folder}/{name}")
 
 
 @operation("GET", "/robots.txt", cost=READ, sheds=Shed.READ)
 async def get_robots() -> Ready[bytes]:
-    """Ask search engines to stay away from the pages (RFC 9309): there are as many as records, and each costs CPU."""
+    """Exclude search engines from the pages (RFC 9309), which cost CPU and are as many as the records."""
     return Ready(b"User-agent: *\nDisallow: /console\n", ((b"content-type", b"text/plain; charset=utf-8"), _DAY))
 
 
 @cache
 def assets() -> Assets:
-    """Where the files are, and what each module imports."""
+    """The paths of the files, and the imports of each module."""
     digest = hashlib.sha256()
     for name, file in sorted(_files().items()):
         digest.update(b"%s\0%d\0%s" % (name.encode(), len(file.content), file.content))
@@ -105,7 +105,7 @@ def _reply(request: Request, release: str, name: str) -> Ready[bytes]:
 
 @cache
 def _files() -> Mapping[str, _File]:
-    """All files by name, compressed once."""
+    """All files by name, with compressed content."""
     contents = dict(_walk(files("muniment.console") / "assets", ""))
     contents[_STYLES] = style_sheet() + contents.pop("console.css")
     return {
@@ -115,10 +115,10 @@ def _files() -> Mapping[str, _File]:
 
 
 def without_comments(content: bytes) -> bytes:
-    """A script or style sheet without its comments, and without the spaces before each line.
+    """A script or style sheet without comments and indentation.
 
-    Comments are a third of the bytes that a browser would load. They stand on lines of their own, except for types, and
-    no text of these files goes over several lines: a test checks both.
+    Comments are a third of the bytes. They stand on lines of their own, except for types, and these files have no
+    multi-line strings: a test checks both.
     """
     if content.startswith(_VENDORED):
         return content
@@ -142,7 +142,7 @@ def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _imported(name: str, seen: set[str]) -> Iterator[str]:
-    """The modules that a module imports, and that those import."""
+    """The modules that a module imports, directly or indirectly."""
     folder = name.rpartition("/")[0]
     for found in _IMPORT.finditer(_files()[name].content.decode()):
         target = _resolved(folder, found[1] or found[2])
@@ -172,8 +172,8 @@ Handler = Callable[..., Awaitable[Page]]
 def page(path: str) -> Callable[[Handler], Operation]:
     """Declare a handler as the page at `path`.
 
-    Its parameters are those of an operation (`muniment.http.operation`), the `Request` as `request` among them. A
-    `Refusal` becomes a page with the same status.
+    Its parameters are those of an operation (`muniment.http.operation`), with the `Request` as `request`. A `Refusal`
+    becomes a page with the same status.
     """
 
     def declare(handler: Handler) -> Operation:

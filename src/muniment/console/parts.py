@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muniment.http.request import Request
 
 _UNITS: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
-# Up to this many of a unit, the smaller unit says more: 36 hours rather than one day.
+# Smaller counts are shown in the next smaller unit: 36 hours rather than one day.
 _FEW: Final = 2
 # 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
 DATED_MS_MAX: Final = 253_402_300_799_999
@@ -60,26 +60,26 @@ def relative_words(timestamp_ms: int, now_ms: int) -> str:
     return "now"
 
 
-# Units of the drawing, which is as wide as the page and as high as the style sheet says.
+# Units of the drawing, which is stretched to the page's width and the style sheet's height.
 _WIDTH: Final = 1200
 _HEIGHT: Final = 100
-# The part of a bar's place that it fills.
+# The share of its place that a bar fills.
 _FILLED: Final = 0.86
-# A label of the time below every so many bars.
+# Bars per time label.
 _LABELLED: Final = 6
 
 
 class Bar(NamedTuple):
-    """One bar: its time in milliseconds since 1970, and counts in the order in which they are stacked."""
+    """One bar: its time in milliseconds since 1970, and its counts by kind."""
 
     at_ms: int
     counts: Mapping[str, int]
 
 
 def bars(columns: Sequence[Bar], kinds: Sequence[str], *, label: str) -> Html:
-    """Stacked bars over time, a colour for each of `kinds`; each bar says its numbers as its title.
+    """Stacked bars over time, one colour per kind; the title of a bar has its numbers.
 
-    The drawing is stretched to its place. So the words stand outside of it, in a size that does not change.
+    The drawing is stretched, so its labels are outside of it, in a fixed size.
     """
     highest = max((sum(each.counts.values()) for each in columns), default=0)
     step = _WIDTH / max(len(columns), 1)
@@ -93,7 +93,7 @@ def bars(columns: Sequence[Bar], kinds: Sequence[str], *, label: str) -> Html:
 
 
 def _bar(bar: Bar, kinds: Sequence[str], x: float, step: float, scale: float) -> Html:
-    """A bar, and an unseen area as high as the drawing that has the title too: the pointer need not hit the bar."""
+    """A bar, and an invisible area of the drawing's height with the same title, which is easier to point at."""
     top = float(_HEIGHT)
     pieces: list[Html] = []
     for kind in kinds:
@@ -112,19 +112,19 @@ def _bar(bar: Bar, kinds: Sequence[str], x: float, step: float, scale: float) ->
     )  # fmt: skip
 
 
-# Characters of an address whose fields are filled in again; all filters of a listing together have fewer.
+# Characters of an address that fill the form again; all filters of a listing have fewer.
 _READ_MAX: Final = 2_048
 
 
 class TextField(NamedTuple):
-    """A parameter that is typed."""
+    """A parameter as text."""
 
     name: str
     words: str
 
 
 class ChoiceField(NamedTuple):
-    """A parameter that is chosen: values with their words."""
+    """A parameter with choices: values with their labels."""
 
     name: str
     words: str
@@ -132,7 +132,7 @@ class ChoiceField(NamedTuple):
 
 
 class TimeField(NamedTuple):
-    """A parameter that is a time in UTC."""
+    """A parameter as a time in UTC."""
 
     name: str
     words: str
@@ -169,7 +169,7 @@ def _field(each: Filter, given: Mapping[str, str]) -> Html:
 
 
 def _as_time(value: str) -> str:
-    """A time as a field of a browser takes it; links of the API's users have it in milliseconds."""
+    """A time for a field of a browser; links may have it in milliseconds."""
     if not value.isascii() or not value.isdecimal() or len(value) > len(str(TIMESTAMP_MS_MAX)):
         return value
     return iso_time(int(value))[:-1] if int(value) <= DATED_MS_MAX else ""
@@ -181,9 +181,9 @@ _FOLLOWED: Final = {
     "triggers": ("trigger.created", "sig"),
     "intents": ("intent.created", "hash"),
 }
-# What a question for newer rows says by itself.
+# Parameters that a query for newer rows sets itself.
 _PLACE: Final = frozenset({"cursor", "offset", "limit", "sort", "generation"})
-# Characters at the beginning and the end of a shortened identifier: enough that no two look alike by chance.
+# Characters at both ends of a shortened identifier: enough that two do not look alike by chance.
 _KEPT: Final = 6
 _KEPT_OF_ADDRESS: Final = 4
 # `0x` and 40 digits.
@@ -213,19 +213,19 @@ def shortened(text: str) -> str:
 
 
 def state(word: str) -> Html:
-    """A state as a dot and its word; the style sheet knows the colour of the dot."""
+    """A state as a word with a dot, coloured by the style sheet."""
     return html('<span class="state {}">{}</span>', word, word)
 
 
 def facts(pairs: Iterable[tuple[str, Html | None]]) -> Html:
-    """Names with values, one below the other; those without a value are left out."""
+    """Names with values, one below the other, without empty ones."""
     return html(
         '<dl class="facts">{}</dl>', [html("<dt>{}<dd>{}", name, value) for name, value in pairs if value is not None]
     )
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Value]], *, label: str, numbers: Sequence[str] = ()) -> Html:
-    """A table that is a list of cards on a phone. The columns in `numbers` end at their right edge."""
+    """A table, which phones show as cards. The columns in `numbers` are right-aligned."""
     heads = [
         html('<th scope="col"{}>{}', html(' class="number"') if name in numbers else NOTHING, name) for name in names
     ]
@@ -244,7 +244,7 @@ def link(href: str, words: str) -> Html:
 
 
 def action(href: str, words: str) -> Html:
-    """A link that looks like a button: what a reader of the page most likely does next."""
+    """A link that looks like a button: the main action of the page."""
     return html('<a class="button first" href="{}">{}</a>', href, words)
 
 
@@ -277,7 +277,7 @@ def address_of(*parts: str) -> str:
 
 
 def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
-    """The rows of a listing, with what a script needs to tell of newer ones; those of a later page stay as they are."""
+    """The rows of a listing, with the data for a script that announces newer rows on a first page."""
     if is_later_page(request) or not cursor:
         return rows
     types, name = _FOLLOWED[kind]
@@ -293,7 +293,7 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
 
 
 def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = False) -> Html:
-    """The place for the proof that the record at `path` of the API is in the transparency log, which needs a script.
+    """The place for the log proof of the record at `path` of the API, which needs a script.
 
     `is_end`: the record is the deactivation of the trigger that the page shows.
     """
@@ -308,5 +308,5 @@ def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = Fa
 
 
 def options(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Suggestions for a field: values with their words."""
+    """Suggestions for a field: values with their labels."""
     return html("{}", [html('<option value="{}">{}</option>', value, seen(words)) for value, words in pairs])

@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from muniment.http.request import Request
     from muniment.intents.queries import IntentQuery
 
-# Parameters that the API takes in milliseconds since 1970, and that a form gives as a date and a time, in UTC.
+# Parameters that the API has in milliseconds since 1970, and forms as a date and a time in UTC.
 TIMES: Final = ("createdAfter", "createdBefore")
-# `2026-11-20T19:48:00.123`, the longest form in which a browser gives a time.
+# `2026-11-20T19:48:00.123`, the longest time that a browser sends.
 _TIME_LENGTH_MAX: Final = 23
 
 
 def asked(request: Request) -> bytes:
     """The query of a page's address for the API: without empty fields, times in milliseconds.
 
-    A time that cannot be read stays as it is: the API refuses it.
+    An unreadable time stays as it is: the API refuses it.
     """
-    return b"&".join(_in_words_of_api(part) for part in request.query.split(b"&") if part.partition(b"=")[2])
+    return b"&".join(_api_parameter(part) for part in request.query.split(b"&") if part.partition(b"=")[2])
 
 
-def _in_words_of_api(part: bytes) -> bytes:
+def _api_parameter(part: bytes) -> bytes:
     name, _, value = part.partition(b"=")
     if name.decode("ascii", "replace") not in TIMES:
         return part
@@ -49,7 +49,7 @@ def _in_words_of_api(part: bytes) -> bytes:
 
 
 def milliseconds_of(text: str) -> int | None:
-    """A date and a time in UTC, such as `2026-11-20T19:48`, in milliseconds since 1970; None for another text."""
+    """A time in UTC, such as `2026-11-20T19:48`, in milliseconds since 1970; None for other texts."""
     if len(text) > _TIME_LENGTH_MAX or "T" not in text:
         return None
     try:
@@ -80,9 +80,9 @@ class Listing(NamedTuple):
 
 
 def read_query(request: Request, reader: QueryReader[Q], fixed: bytes = b"") -> Q:
-    """The filters in the address of a page, with its number of rows and the parameters that are `fixed`.
+    """The filters in the address of a page, with its number of rows and `fixed` parameters.
 
-    Raises `InvalidParameter` or a kin of it.
+    Raises `InvalidParameter` or a related refusal.
     """
     name = fixed.partition(b"=")[0]
     given = [part for part in asked(request).split(b"&") if part and part.partition(b"=")[0] != name]
@@ -96,7 +96,7 @@ async def listing(
     list_records: Callable[[Context, Request, Any], Awaitable[Reply]],
     context: Context, request: Request, query: PageQuery, kind: Any,
 ) -> Listing:  # fmt: skip
-    """The answer of the operation of a listing as records of `kind`."""
+    """The answer of a listing's operation as records of `kind`."""
     reply = await list_records(context, request, query)
     return Listing(decoded(await whole(reply), list[kind]), *_cursors(reply))
 

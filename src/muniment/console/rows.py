@@ -83,12 +83,12 @@ def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) 
 
 
 def user_of(intent: AnyIntent) -> str:
-    """Whose intent it is: the user, or of several operations the payer of fees."""
+    """The user of an intent, or the payer of fees of an intent with several operations."""
     return str(getattr(intent, "user", None) or getattr(intent, "fee_payer", ""))
 
 
 def deadline(intent: AnyIntent, now_ms: int) -> Html:
-    """The deadline; one far in the future is a number of seconds."""
+    """The deadline, with its number of seconds if it is beyond the calendar."""
     seconds = int(intent.deadline)
     if seconds > _SECONDS_MAX:
         return html('<span title="{} seconds after 1970">after the year 9999</span>', intent.deadline)
@@ -106,7 +106,7 @@ _STANDS: Final = frozenset({"frozen", "halted"})
 
 
 async def log_line(context: Context, request: Request, root: str) -> Html | None:
-    """The state of the log, its name and its size, and what that means where it stands; None: the log is off."""
+    """The state of the log, its name and its size, and the meaning of a stop; None if the log is off."""
     if context.settings.tlog == "off":
         return None
     reply = await get_log.handler(context, request)

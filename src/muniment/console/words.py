@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Tokens:
-    """The tokens and coins of the chains that a registry knows."""
+    """Known tokens and coins of the configured chains."""
 
     def __init__(self, chains: Mapping[int, Chain], lists: TokenLists) -> None:
         """Coins are those of `chains`, tokens those of `lists`."""
@@ -33,8 +33,8 @@ class Tokens:
     def amount(self, value: int, token: Address, chain_ids: Collection[int]) -> Html:
         """`value` in base units of a token on one of these chains.
 
-        A token of one address may be another one on another chain: unless all of the chains that know it agree, the
-        amount stays in base units.
+        One address may be different tokens on different chains: unless the chains that know it agree, the amount stays
+        in base units.
         """
         known = {found for each in chain_ids if (found := self._unit(each, token)) is not None}
         if len(known) != 1:
@@ -63,7 +63,7 @@ def units(value: int, decimals: int) -> str:
 
 
 def grouped(value: int) -> str:
-    """A whole number, its digits in groups of three; a number of up to five digits stays together."""
+    """A whole number with its digits in groups of three, from six digits on."""
     return f"{value:,}".replace(",", " ") if value >= 10**5 else str(value)
 
 
@@ -97,7 +97,7 @@ def when(config: Mapping[str, Any]) -> Html:
 
 
 def schedule_in_words(schedule: str) -> str:
-    """The common schedules in words, such as `every day at 09:30`; empty for another one."""
+    """Common schedules in words, such as `every day at 09:30`; empty for other schedules."""
     minute, hour, day, month, weekday = schedule.split()
     if month != "*":
         return ""
@@ -125,8 +125,7 @@ def _through_a_day(minute: str, hour: str) -> str:
 def _every(field: str, whole: int, unit: str) -> str:
     """`*/15` of 60 minutes as `every 15 minutes`.
 
-    A step that does not divide the whole has no words: between its last run and the first one of the next hour or day
-    lies less time than between the others.
+    A step that does not divide the whole has no words: the interval at the end of an hour or day is shorter.
     """
     if field == "*":
         return f"every {unit}"
@@ -164,7 +163,7 @@ def second_kind(number: int) -> str:
 
 
 def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> Html:
-    """An input of a trigger as its type says it: `8453 · Base`, amounts in groups with a hint, texts as they are."""
+    """An input of a trigger by its type: `8453 · Base`, amounts in groups with a hint, texts unchanged."""
     if isinstance(value, list):
         inner = kind.rpartition("[")[0]
         items = cast("list[Any]", value)
@@ -198,7 +197,7 @@ def _named(names: tuple[str, ...], number: int) -> str:
     return names[number] if number < len(names) else f"operation {number}"
 
 
-# Longer data is not read for a page: 16 KiB take a millisecond, and honest operations have less than one.
+# Longer data is not decoded: 16 KiB take a millisecond, and honest operations have less than one KiB.
 _BYTES_MAX: Final = 16 * 1024
 # Transfers, calls or tokens of one operation that are put into words.
 _SHOWN_MAX: Final = 20
@@ -219,7 +218,7 @@ _FORMS: Final = {
 
 
 class Operation(NamedTuple):
-    """One operation of an intent of either form; `values` is what its data says, None where it cannot be read."""
+    """One operation of an intent of either form; `values` is its decoded data, None if unreadable."""
 
     kind: str
     user: Address
@@ -228,7 +227,7 @@ class Operation(NamedTuple):
 
     @property
     def chain_ids(self) -> tuple[int, ...]:
-        """The chains on which it happens, the first being where its user pays."""
+        """The chains of the operation; its user pays on the first."""
         if self.values is None:
             return ()
         return self.values[:2] if self.kind in _SWAPS else self.values[:1]
@@ -293,7 +292,7 @@ def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Toke
 
 
 def shows_offers(operations: Sequence[Operation]) -> bool:
-    """Whether an intent has swaps that can be read, and so few that a page can tell each proposal's offers for them."""
+    """Whether an intent has readable swaps, and few enough to show each proposal's offers for them."""
     return 0 < sum(each.kind in _SWAPS and each.values is not None for each in operations) <= _OFFERS_MAX
 
 

@@ -32,7 +32,7 @@ class Checks:
         self._threads = ThreadPoolExecutor(concurrent_max, thread_name_prefix=name)
         self._free = concurrent_max
         self._busy: set[Address] = set()
-        # Creators in the order in which they are served, each with the turns that its uploads wait for.
+        # Waiting uploads by creator, in the order in which creators are served.
         self._waiting: OrderedDict[Address, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def run(self, creator: Address, check: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class Checks:
         job = self._threads.submit(check)
 
         def end(_: Future[None]) -> None:
-            # The turn ends with the thread, not with the request: the check continues after its client leaves.
+            # The turn ends with the thread: the check continues after its client disconnects.
             with suppress(RuntimeError):  # the loop is closed, so nothing waits
                 loop.call_soon_threadsafe(self._end, creator)
 

@@ -1,4 +1,4 @@
-"""Immutable content over HTTP: entity tags, 304, ranges, and bodies that are read while they are sent."""
+"""Immutable content over HTTP: entity tags, 304, ranges, and bodies that threads read while they are sent."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ T = TypeVar("T")
 
 # A read of the disk or of S3 mostly waits.
 READS_CONCURRENT_MAX: Final = 16
-# Half of the requests that a process serves at once: a store that hangs leaves the other half to triggers and intents.
+# Half of the concurrent requests of a process: a hanging store leaves the other half to triggers and intents.
 READS_WAITING_MAX: Final = IN_FLIGHT_MAX // 2
 
 
 class BlockReads:
-    """Runs reads in threads. It belongs to one event loop."""
+    """Runs reads in threads, for one event loop."""
 
     def __init__(self) -> None:
-        """Begin without a read."""
+        """Create the threads on demand."""
         self._threads = ThreadPoolExecutor(READS_CONCURRENT_MAX, thread_name_prefix="block-read")
         self._count = 0
 
     async def begin(self, read: Callable[[], T]) -> T:
-        """The result of the first read of an answer; raises `StorageUnavailable` when too many reads wait already."""
+        """The result of the first read of an answer; raises `StorageUnavailable` if too many reads wait."""
         if self._count >= READS_WAITING_MAX:
             raise StorageUnavailable("the block store does not answer: too many reads wait for it")
-        return await self.go_on(read)
+        return await self.run_next(read)
 
-    async def go_on(self, read: Callable[[], T]) -> T:
-        """The result of a further read of an answer that has begun."""
+    async def run_next(self, read: Callable[[], T]) -> T:
+        """The result of a further read of an answer."""
         self._count += 1
         try:
-            # As asyncio.to_thread does, which has the threads of all other work.
+            # As asyncio.to_thread, but in threads of their own.
             return await asyncio.get_running_loop().run_in_executor(self._threads, partial(copy_context().run, read))
         finally:
             self._count -= 1
@@ -61,18 +61,18 @@ class BlockReads:
 block_reads: Final = BlockReads()
 
 
-# The media types are fixed: strangers upload the content, and no browser must treat it as a page of this origin.
+# The media types are fixed: browsers must not treat uploaded content as a page of this origin.
 MEDIA_TYPES: Final[Mapping[str, str]] = {MANIFEST: "application/json", WASM: "application/wasm"}
-# Path gateway specification, section Cache-Control: the content of a CID never changes; 48 weeks mean for ever.
+# Path gateway specification, section Cache-Control: the content of a CID never changes; 48 weeks mean forever.
 IMMUTABLE: Final = (b"cache-control", b"public, max-age=29030400, immutable")
 _SANDBOX: Final = (b"content-security-policy", b"default-src 'none'; sandbox")
-# Bytes that a thread reads in one go. The first batch is read, and so checked, before an answer starts.
+# Bytes that a thread reads together. The first batch is read and verified before an answer starts.
 _BATCH_BYTES: Final = 256 * 1024
 # RFC 9110 section 15.4.5: the header fields of a 200 that a cache may need.
 _SENT_WITH_304: Final = frozenset(
     {b"etag", b"cache-control", b"vary", b"content-location", b"x-ipfs-path", b"x-ipfs-roots"}
 )
-# RFC 9110 section 14.2: a server may ignore an excessive number of ranges; this one does so without parsing them.
+# RFC 9110 section 14.2: a server may ignore an excessive number of ranges; they are not parsed.
 _RANGES_MAX: Final = 100
 # RFC 9110 section 14.1; numbers are limited to 40 digits, more than any size has.
 _RANGE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)=(.*)")
@@ -93,8 +93,8 @@ def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> di
     ranged = {**headers, "content-range": "The range of these bytes"}
     return {
         200: Answer("The content", media_types, headers, MANIFEST_SCHEMA),
-        # A range of a JSON text has its media type (RFC 9110 section 15.3.7), and only the range of all of it is JSON.
-        # Without this schema, generated clients would not know the type of the whole either.
+        # A range keeps the media type (RFC 9110 section 15.3.7) but need not be JSON. Without this schema, generated
+        # clients would not know the type of the whole content either.
         206: Answer("The requested range", media_types, ranged, MANIFEST_SCHEMA),
         304: Answer("Not modified", (), headers),
     }
@@ -174,13 +174,13 @@ async def piecewise(
     """An answer of `pieces`, which a thread reads while the answer is sent; for HEAD no piece is read.
 
     The first pieces are read before the answer starts, so that their errors become ordinary refusals. A later error
-    ends the connection; otherwise the client would mistake its part for the whole.
+    aborts the connection, so that the client does not mistake a part for the whole.
     """
     iterator = iter(pieces)
     known = () if length is None else ((b"content-length", str(length).encode()),)
     if request.method == "HEAD":
         return Streamed(_rest(request, b"", iterator), (*headers, *known), status)
-    first, ended = await block_reads.go_on(partial(_batch, iterator))
+    first, ended = await block_reads.run_next(partial(_batch, iterator))
     if ended:
         return Ready(first, tuple(headers), status)
     return Streamed(_rest(request, first, iterator), (*headers, *known), status)
@@ -191,7 +191,7 @@ async def _rest(request: Request, first: bytes, pieces: Iterator[bytes]) -> Asyn
     ended = False
     while not ended:
         try:
-            batch, ended = await block_reads.go_on(partial(_batch, pieces))
+            batch, ended = await block_reads.run_next(partial(_batch, pieces))
         except Refusal as refusal:
             _log.error("response aborted", code=refusal.code, detail=refusal.detail, request_id=request.id)
             raise
@@ -200,7 +200,7 @@ async def _rest(request: Request, first: bytes, pieces: Iterator[bytes]) -> Asyn
 
 
 def _batch(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-    """The next pieces, together at least `_BATCH_BYTES` long, and whether they were the last."""
+    """The next pieces, at least `_BATCH_BYTES` together, and whether they are the last."""
     gathered: list[bytes] = []
     size = 0
     for piece in pieces:

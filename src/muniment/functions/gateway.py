@@ -55,7 +55,7 @@ from muniment.wire import ProvedText, Record
 
 RAW_TYPE: Final = "application/vnd.ipld.raw"
 CAR_TYPE: Final = "application/vnd.ipld.car"
-# The empty identity CID: clients fetch it to find out whether a server is a trustless gateway.
+# The empty identity CID: clients fetch it to detect a trustless gateway.
 PROBE: Final = "bafkqaaa"
 # The longest file name of common file systems.
 _FILENAME_LENGTH_MAX: Final = 255
@@ -67,7 +67,7 @@ _NEITHER: Final = (
 
 
 class ContentCid(Cid):
-    """The CID of content of this registry, or the identity CID with which clients probe gateways."""
+    """The CID of content of this registry, or the identity CID that probes gateways."""
 
     __slots__ = ()
 
@@ -80,12 +80,12 @@ class ContentCid(Cid):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidCid` for every other codec and hash."""
+        """Raises `InvalidCid` for other codecs and hashes."""
         return cls(text) if text == PROBE else super().parse(text)
 
 
 class EntryName(ProvedText):
-    """The name of a file in a bundle. Any text is allowed; the content decides whether the file exists."""
+    """The name of a file in a bundle; any text is accepted, since the content determines which files exist."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class EntryName(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Refuses nothing."""
+        """Accepts any text."""
         return cls(text)
 
 
@@ -147,7 +147,7 @@ class EntityRange(ProvedText):
 
 
 class GatewayQuery(Record, frozen=True):
-    """The form in which content is wanted."""
+    """The requested form of content."""
 
     format: (
         Annotated[
@@ -197,7 +197,7 @@ class CarForm:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The chosen form. If `Accept` chose it, `located` are the query parameters that would choose the same form."""
+    """The chosen form. If `Accept` chose it, `located` are the query parameters that choose the same form."""
 
     kind: Literal["raw", "car", "file"]
     car: CarForm = CarForm()
@@ -205,9 +205,9 @@ class Form:
 
 
 def choose_form(query: GatewayQuery, accept: Iterable[str], file_type: str | None) -> Form:
-    """The form in the query, otherwise in `Accept`; `file_type` is the media type if the path leads to a file.
+    """The form by the query, else by `Accept`; `file_type` is the media type if the path leads to a file.
 
-    Raises `NotAcceptable` for an unknown form, with the names of the known ones.
+    Raises `NotAcceptable` for an unknown form, naming the known ones.
     """
     ranges = [each for each in media_ranges(accept) if each.quality > 0]
     if query.format is not None:
@@ -238,18 +238,18 @@ _CAR_CHOICES: Final = {"version": {"1"}, "order": {"dfs", "unk"}, "dups": {"y", 
 
 
 def _car_form(query: GatewayQuery, named: dict[str, str]) -> CarForm | None:
-    """The CAR for `query` and the parameters `named` in `Accept`; None if `Accept` names an unsupported value."""
-    said = {"version": query.car_version, "order": query.car_order, "dups": query.car_dups}
+    """The CAR for `query` and the parameters `named` in `Accept`; None for an unsupported value in `Accept`."""
+    given = {"version": query.car_version, "order": query.car_order, "dups": query.car_dups}
     for name, choices in _CAR_CHOICES.items():
-        if said[name] is None and name in named and named[name] not in choices:
+        if given[name] is None and name in named and named[name] not in choices:
             return None
     entity_bytes = EntityBytes.parse(query.entity_bytes) if query.entity_bytes is not None else None
     scope = Scope.ENTITY if entity_bytes else Scope(query.dag_scope)
     return CarForm(scope, entity_bytes, (query.car_dups or named.get("dups")) == "y")
 
 
-# A CAR with repeated blocks has about the size of its bundle, but crafted blocks that repeat their links could make a
-# CAR of almost any size. The limit is the size of this many of the largest bundles.
+# A CAR has about the size of its bundle, but crafted blocks that repeat their links could make one of almost any size.
+# The limit is the size of this many of the largest bundles.
 _CAR_BUNDLES_MAX: Final = 16
 # Characters that end a quoted string, and characters that browsers decode in it by mistake (RFC 6266 appendix D).
 _NOT_PLAIN: Final = re.compile(r'[^ -~]|["%]')
@@ -263,7 +263,7 @@ _HEADERS_READ: Final = {
     "accept": f"{RAW_TYPE} or {CAR_TYPE}, the latter with version, order and dups; `format` takes precedence",
     "cache-control": "only-if-cached: 412 instead of 404",
 }
-_SAYS: Final = {
+_HEADERS_SENT: Final = {
     "x-ipfs-path": "The requested path",
     "x-ipfs-roots": "The CIDs along the path, separated by commas",
     "content-location": "The URL of the same form without `Accept`",
@@ -273,7 +273,7 @@ _SAYS: Final = {
 
 @operation(
     "GET", "/ipfs/{cid}", cost=BLOCKS, sheds=Shed.MIDDLE,
-    refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE, also=_SAYS), headers_read=_HEADERS_READ,
+    refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE, also=_HEADERS_SENT), headers_read=_HEADERS_READ,
 )  # fmt: skip
 async def get_content(
     context: Context, request: Request, cid: ContentCid, query: GatewayQuery
@@ -283,12 +283,12 @@ async def get_content(
     As a raw block or as a CAR file, by `format` or by `Accept`. The client verifies the bytes against the CID. A
     damaged block in the middle of a CAR file aborts the connection.
     """
-    return await _content(_Asked(context, request, cid.parts), query)
+    return await _content(_Target(context, request, cid.parts), query)
 
 
 @operation(
     "GET", "/ipfs/{cid}/{name}", cost=BLOCKS, sheds=Shed.MIDDLE,
-    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE, also=_SAYS),
+    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE, also=_HEADERS_SENT),
     headers_read=_HEADERS_READ,
 )  # fmt: skip
 async def get_entry(
@@ -298,14 +298,14 @@ async def get_entry(
 
     As a file, as its root block, or as a CAR file of the blocks that prove it.
     """
-    return await _content(_Asked(context, request, cid.parts, (str(name),)), query)
+    return await _content(_Target(context, request, cid.parts, (str(name),)), query)
 
 
 OPERATIONS = (get_content, get_entry)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Target:
     """The content that a request names: the CID of a root, in the client's version, and the path from there."""
 
     context: Context
@@ -335,14 +335,14 @@ class _Asked:
         return tuple(headers)
 
     def _located(self, query: GatewayQuery, form: Form) -> str:
-        """The query that chooses the same form without `Accept`. It keeps the parameters of the request's query."""
-        said: str = self.request.query.decode("ascii")
-        unsaid = [(name, value) for name, value in form.located if getattr(query, name.replace("-", "_")) is None]
-        added = urlencode(unsaid)
-        return f"{said}&{added}" if said else added
+        """The request's query, with the parameters that choose the same form without `Accept`."""
+        given: str = self.request.query.decode("ascii")
+        missing = [(name, value) for name, value in form.located if getattr(query, name.replace("-", "_")) is None]
+        added = urlencode(missing)
+        return f"{given}&{added}" if given else added
 
 
-async def _content(asked: _Asked, query: GatewayQuery) -> Ready[bytes] | Streamed:
+async def _content(asked: _Target, query: GatewayQuery) -> Ready[bytes] | Streamed:
     try:
         _refuse_other_names(asked)
         file_type = MEDIA_TYPES[asked.path[0]] if asked.path else None
@@ -358,7 +358,7 @@ async def _content(asked: _Asked, query: GatewayQuery) -> Ready[bytes] | Streame
         raise
 
 
-async def _raw(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
+async def _raw(asked: _Target, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
     steps = await block_reads.begin(partial(_walk_path, asked.get_block, asked.root, asked.path))
     target, block = steps[-1]
     own = ((b"content-type", RAW_TYPE.encode()), (b"etag", f'"{target.text}.raw"'.encode()))
@@ -366,7 +366,7 @@ async def _raw(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] |
     return await bytes_reply(asked.request, len(block), lambda start, end: [block[start:end]], headers)
 
 
-async def _car(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
+async def _car(asked: _Target, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
     steps = await block_reads.begin(partial(_walk_path, asked.get_block, asked.root, asked.path, is_walked=True))
     own = (
         (b"content-type", form.car.media_type.encode()),
@@ -380,7 +380,7 @@ async def _car(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] |
     return await piecewise(asked.request, _car_pieces(asked, form.car), headers)
 
 
-async def _file(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
+async def _file(asked: _Target, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
     file = await block_reads.begin(partial(_open, asked.get_block, asked.root, asked.path))
     return await file_reply(asked.request, file, asked.path[-1], asked.headers(query, form, [asked.root, file.cid]))
 
@@ -390,9 +390,9 @@ def _open(get_block: GetBlock, root: CidParts, path: Sequence[str]) -> File:
     return open_file(get_block, root, path)
 
 
-def _refuse_other_names(asked: _Asked) -> None:
+def _refuse_other_names(asked: _Target) -> None:
     if asked.path and asked.root.hash_code == IDENTITY:
-        raise ContentNotFound("this CID holds its own content, and no names")
+        raise ContentNotFound("an identity CID has no files")
     if asked.path and asked.path[0] not in MEDIA_TYPES:
         raise ContentNotFound(f"a bundle has {' and '.join(MEDIA_TYPES)}, nothing else")
 
@@ -411,8 +411,7 @@ def _walk_path(
 def _refuse_other_nodes(get_block: GetBlock, root: CidParts) -> None:
     """Raise `ContentNotFound` for a stored block that is not of the kind in its CID.
 
-    Any client can write the CID of a node with the hash of a leaf. The block is not damaged, so this is not
-    `Integrity`.
+    Any client can write the CID of a node with the hash of a leaf, which is no `Integrity` error.
     """
     if root.codec != DAG_PB:
         return
@@ -420,10 +419,10 @@ def _refuse_other_nodes(get_block: GetBlock, root: CidParts) -> None:
     try:
         decode_unixfs(decode_node(block).data)
     except Integrity:
-        raise ContentNotFound("the block with this hash is no UnixFS node; ask for it with the codec raw") from None
+        raise ContentNotFound("the block with this hash is no UnixFS node; request it with the codec raw") from None
 
 
-def _car_pieces(asked: _Asked, form: CarForm) -> Iterator[bytes]:
+def _car_pieces(asked: _Target, form: CarForm) -> Iterator[bytes]:
     settings = asked.context.settings
     bytes_left = _CAR_BUNDLES_MAX * (settings.wasm_bytes_max + settings.manifest_bytes_max)
     yield car_header([asked.root])
@@ -433,7 +432,7 @@ def _car_pieces(asked: _Asked, form: CarForm) -> Iterator[bytes]:
     ):  # fmt: skip
         bytes_left -= len(block)
         if bytes_left < 0:
-            raise DeadlineExceeded("the CAR repeats its blocks beyond measure; ask for it with car-dups=n")
+            raise DeadlineExceeded("the CAR repeats too many blocks; request it with car-dups=n")
         yield car_section(cid, block)
 
 
@@ -445,6 +444,6 @@ def _disposition(kind: str, name: Filename | str) -> bytes:
 
 
 def _only_if_cached(request: Request) -> bool:
-    """Whether the client wants only content that is stored here (RFC 9111 section 5.2.1.7)."""
+    """Whether the client accepts only stored content (RFC 9111 section 5.2.1.7)."""
     fields = ",".join(request.headers(b"cache-control")).split(",")
     return "only-if-cached" in {field.strip().lower() for field in fields}

@@ -1,4 +1,4 @@
-"""The endpoints of the functions slice."""
+"""The operations of functions: upload, listing and content."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from muniment.limits.disk import DiskReserve
     from muniment.metrics.recorder import Metrics
 
-# Uploads of each kind, small (in memory) or large (on disk), that a process stores concurrently. Each kind has its own
+# Concurrent stores of small (in memory) and of large (on disk) uploads in a process. Each kind has its own
 # threads, so that an upload of 100 KB does not wait for one of 16 MiB.
 _STORED_CONCURRENT_MAX: Final = 4
 _small: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="small-bundle")
 _large: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="large-bundle")
-# Bytes of an upload between two looks at the room on the disk.
+# Bytes of an upload between two checks of the free disk space.
 _LOOK_BYTES: Final = 2**20
 # Two checks of each kind, so that one creator does not block another. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
@@ -53,7 +53,7 @@ _large_checks: Final = Checks(2, "large-check")
 
 @dataclass(frozen=True, slots=True)
 class BundleUpload:
-    """A request whose body is a form of exactly two files; the handler receives them after it has proved the caller."""
+    """A request with a form of exactly two files, which the handler receives after authentication."""
 
     request: Request
 
@@ -83,15 +83,15 @@ class BundleUpload:
 
     @classmethod
     def from_request(cls, request: Request) -> Self:
-        """The upload, before its body arrives."""
+        """The upload, before its body is read."""
         return cls(request)
 
 
 class _Arriving:
-    """The sink of a file of an upload, which is refused once the disk has no room for uploads."""
+    """The sink of an uploaded file, which refuses when the disk has no room for uploads."""
 
     def __init__(self, spool: Spool, disk: DiskReserve) -> None:
-        """Write to `spool`; the room was looked at just now."""
+        """Write to `spool`; the disk was checked just before."""
         self._spool = spool
         self._disk = disk
         self._bytes_left = _LOOK_BYTES
@@ -169,14 +169,14 @@ async def _register(context: Context, request: Request, creator: Address, bundle
     blocks = bundle.blocks(profile_of(_decoded(known).cid) if known else context.profile)
 
     threads, checks = (_large, _large_checks) if bundle.wasm.is_on_disk else (_small, _small_checks)
-    if known is None:  # known bytes were checked when they first came
+    if known is None:  # known bytes were checked at their first upload
         await checks.run(creator, _charged(request, bundle.check_module, context.metrics))
     if taken:
         raise taken
     context.disk.require_for_upload()
     if known is None:
         request.client.charge_stored(request.received)
-    # Also the blocks of a known bundle: this repairs lost blocks.
+    # Also for a known bundle: this repairs lost blocks.
     await asyncio.get_running_loop().run_in_executor(threads, context.blocks.put_many, blocks)
     now_ms = context.now_ms()
     function = Function(
@@ -194,7 +194,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
 
 
 def _charged(request: Request, check: Callable[[], None], metrics: Metrics) -> Callable[[], None]:
-    """`check`, but charging its CPU time to the client or wallet of the request, and observing its time."""
+    """`check`, with its CPU time charged to the client or wallet of the request, and its time measured."""
     times, loop = metrics.histogram("wasm_validation_seconds"), asyncio.get_running_loop()
 
     def charged() -> None:
@@ -247,7 +247,7 @@ async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes]
 
 
 async def _file(context: Context, request: Request, cid: Cid, name: str) -> Ready[bytes] | Streamed:
-    """A file of a registered function; missing content is an error of the service, not of the caller."""
+    """A file of a registered function; missing content is an error of the service."""
     await _record(context, request, cid)
     try:
         return await bundle_file(context, request, cid, name)
@@ -258,7 +258,7 @@ async def _file(context: Context, request: Request, cid: Cid, name: str) -> Read
 async def _record(context: Context, request: Request, cid: Cid) -> str:
     if cid.codec == RAW:
         raise FunctionNotFound(
-            "this is the CID of a single file; a function is named by its bundle, see GET /functions"
+            "this is the CID of a single file; a function has the CID of its bundle, see GET /functions"
         )
     record = await store.find_record(context.reader_for(request), cid.digest)
     if record is None:

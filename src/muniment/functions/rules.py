@@ -1,4 +1,4 @@
-"""The rules for a bundle, and its blocks. Pure: bytes in, values out."""
+"""Bundles: their rules, their manifests and their blocks. Pure: bytes in, values out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUOTE_LENGTH: Final = 40
 
 
 class Manifest(Record, frozen=True):
-    """The members of manifest.json that this registry uses; a manifest may have others.
+    """The members of manifest.json that this registry uses; others are ignored.
 
     `inputs` maps the name of each input to its type word, in the order of the manifest.
     """
@@ -216,5 +216,5 @@ def read_bundle(manifest_bytes: bytes, wasm: Content) -> Bundle:
 
 
 def profile_of(cid: Cid) -> Profile:
-    """The profile that gave a bundle of this registry its CID: the two profiles differ in the CID version."""
+    """The UnixFS profile of a stored bundle: the two profiles differ in the CID version."""
     return UNIXFS_V0_2015 if cid.version == 0 else UNIXFS_V1_2025

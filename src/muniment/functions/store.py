@@ -1,4 +1,4 @@
-"""Functions in the database: the JSON record that clients get, the inputs for triggers, and all creators."""
+"""Functions in the database: their JSON records, their inputs for triggers, and their creators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Reader, Transaction
 
 
-# As many as the records of one page (GET /functions).
+# As many as a page has (GET /functions).
 CIDS_MAX: Final = 100
 _EVERY_FUNCTION: Final = Listed("functions f", "f.seq", "f.record")
 _FUNCTIONS_OF_CREATORS: Final = Listed(
@@ -111,7 +111,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
            SELECT ?, seq, ?, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
         (creator.raw, name, version, new.created_at_ms, new.content),
     )
-    # No row was inserted: the creator already has this version, with these bytes or with those of a concurrent upload.
+    # No row was inserted: the creator already has this version, with these or with concurrently uploaded bytes.
     if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):
         raise taken
     record = await find_content(transaction, new.content)
@@ -122,7 +122,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
 
 
 class Joined(NamedTuple):
-    """A creator who joined a function: the number of that, the wallet, the function's record, and when it was."""
+    """A creator of a function: the number of the upload, the wallet, the function's record, and the time."""
 
     seq: int
     creator: bytes
@@ -131,9 +131,9 @@ class Joined(NamedTuple):
     joined_at_ms: int | None
 
 
-# The last number of a creator who joined a function.
+# The last number of a creator.
 LAST_JOINED: Final = "SELECT coalesce(max(seq), 0) FROM function_creators"
-# The number of the creator who comes so many places after that with a number.
+# The number of the creator at an offset from a number.
 NTH_JOINED: Final = "SELECT seq FROM function_creators WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
 
 
@@ -149,7 +149,7 @@ async def read_joined(database: Reader, after: int, before: int, limit: int) -> 
 
 
 async def find_joined(database: Reader, digest: bytes, creator: bytes) -> Joined | None:
-    """How this wallet joined the function whose root block has this digest."""
+    """The upload of this wallet of the function whose root block has this digest."""
     row = await database.fetch_one(
         """SELECT c.seq, c.creator, f.record, c.joined_at_ms
            FROM functions f JOIN function_creators c ON c.function_seq = f.seq
@@ -160,7 +160,7 @@ async def find_joined(database: Reader, digest: bytes, creator: bytes) -> Joined
 
 
 async def count_joined(database: Reader, first: int, before: int) -> int:
-    """How many creators have numbers from `first` on and below `before`."""
+    """The count of creators with numbers from `first` to below `before`."""
     sql = "SELECT count(*) FROM function_creators WHERE seq >= ? AND seq < ?"
     return (await database.fetch(sql, (first, before)))[0][0]
 

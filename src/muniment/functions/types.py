@@ -1,4 +1,4 @@
-"""The shapes of the functions slice."""
+"""The records of functions, and the JSON Schema of manifest.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INPUT: Final = {
         },
     ]
 }  # fmt: skip
-# The members of every accepted manifest. It may have further ones, with any content.
+# The members of an accepted manifest, which may have further ones.
 MANIFEST_SCHEMA: Final[dict[str, Any]] = {
     "title": "Manifest",
     "description": "A function's manifest.json",

@@ -35,7 +35,7 @@ IMPORTS_MAX: Final = 10_000
 EXPORTS_MAX: Final = 100_000
 # The validator's own limit (wasmparser, limits.rs).
 TABLES_MAX: Final = 100
-# Our own limits. The validator keeps about 13 bytes for each value in a type; the scan reads each run of locals.
+# Our own limits. The validator keeps about 13 bytes per value in a type; the scan reads each run of locals.
 TYPE_VALUES_MAX: Final = 1_000_000
 SECTIONS_MAX: Final = 1_000
 LOCAL_RUNS_MAX: Final = 500_000
@@ -62,7 +62,7 @@ _REASON_LENGTH: Final = 300
 
 
 def check_wasm(data: bytes | bytearray | memoryview | mmap.mmap) -> None:
-    """Accept a core WebAssembly module, or raise `InvalidWasm` with the fault and its place.
+    """Accept a core WebAssembly module, or raise `InvalidWasm` with the fault and its position.
 
     It takes 0.1 s for 16 MiB of ordinary code, and a few seconds for the worst code within the limits. Run it in a
     thread: the validator lets others run. It makes one copy of `data`, two if that is a view or a mapped file.
@@ -247,7 +247,7 @@ class _Scan:
 def _give_back() -> None:
     """Make glibc return freed blocks of at least a mebibyte to the system (mallopt(3)).
 
-    By default it raises this threshold after the first large block, and then each thread keeps some 30 MB for ever.
+    By default glibc raises this threshold after the first large block, and each thread keeps some 30 MB.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have none
         mallopt(_M_MMAP_THRESHOLD, 1024 * 1024)
@@ -276,7 +276,7 @@ def _validate(module: bytes | bytearray) -> None:
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - 30 MB that only an upload needs
 
     try:
-        with _engine() as engine:  # closed here: an open engine logs a complaint when the process ends
+        with _engine() as engine:  # an open engine logs a warning at the end of the process
             Module.validate(engine, module)
     except WasmtimeError as error:
         raise InvalidWasm(f"function.wasm is not valid WebAssembly: {_reason(str(error))}") from error

@@ -1,1 +1,1 @@
-"""HTTP: handlers become operations, refusals become problem documents. Knows no resource and no database."""
+"""HTTP: operations from handlers, problem documents from refusals. Knows no resource and no database."""

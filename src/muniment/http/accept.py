@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-# Elements between commas, parameters between semicolons; either may be quoted. A quote that is not closed takes
-# the rest, and nothing is given back: the cost is that of the length.
+# Elements between commas, parameters between semicolons; either may be quoted. An unclosed quote takes the rest without
+# backtracking: the time is linear.
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 _PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 # Characters of the fields that are read: browsers send some 150, and each element takes microseconds on the event loop.
@@ -24,7 +24,7 @@ class MediaRange(NamedTuple):
 
 
 def media_ranges(accept: Iterable[str]) -> list[MediaRange]:
-    """The elements of the `Accept` fields, those that are refused (`q=0`) too; best first, wildcards last among equals.
+    """The elements of the `Accept` fields, refused ones (`q=0`) too; best first, wildcards last among equals.
 
     A malformed weight counts as 1. Characters after the first `_LENGTH_READ` are ignored.
     """
@@ -39,7 +39,7 @@ def media_ranges(accept: Iterable[str]) -> list[MediaRange]:
 
 
 def named_quality(ranges: Iterable[MediaRange], kind: str) -> float:
-    """The weight of a media type that is named in full; 0 where it is not named, or refused."""
+    """The weight of a media type that is named in full; 0 if it is not named, or refused."""
     return max((each.quality for each in ranges if each.kind == kind), default=0.0)
 
 

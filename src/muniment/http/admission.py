@@ -29,10 +29,10 @@ _ADDRESSES_KEPT: Final = 4_096
 
 
 class ClientAddresses:
-    """Finds the address of the client of each request, with or without proxies before the service."""
+    """Finds the client address of each request, with or without proxies in front of the service."""
 
     def __init__(self, proxies: Sequence[IPv4Network | IPv6Network]) -> None:
-        """`proxies` are the networks of the proxies that are trusted."""
+        """`proxies` are the networks of the trusted proxies."""
         self._proxies = tuple(proxies)
 
     def address(self, request: Request) -> str:
@@ -49,7 +49,7 @@ class ClientAddresses:
             return peer if address is None else str(address)
         for entry in reversed(_forwarded(request)):
             before = _parsed(entry)
-            if before is None:  # not an address: the proxy that passed it on is the last one that is known
+            if before is None:  # not an address: the proxy that forwarded it is the last known hop
                 break
             address = before
             if not self._is_proxy(address):
@@ -58,11 +58,11 @@ class ClientAddresses:
 
     @property
     def has_proxies(self) -> bool:
-        """Whether any proxy is trusted."""
+        """Whether proxies are configured."""
         return bool(self._proxies)
 
     def is_proxy(self, peer: str) -> bool:
-        """Whether `peer` is a proxy that is trusted."""
+        """Whether `peer` is a trusted proxy."""
         address = _parsed(peer) if self._proxies else None
         return address is not None and self._is_proxy(address)
 
@@ -102,15 +102,15 @@ def _read(text: str) -> _Address | None:
 
 # Seconds after which a client may send to an overloaded process again.
 _OVERLOADED_SECONDS: Final = 1.0
-# Peers with a private address that forwarded requests although no proxy is trusted.
+# Peers with a private address that forwarded requests although no proxies are configured.
 _FORWARDERS_MAX: Final = 64
 
 
 class Admission:
-    """The gate before the operations: it charges each request to its client, once."""
+    """Charges each request to its client, once, before its operation runs."""
 
     def __init__(self, limiter: Limiter, addresses: ClientAddresses, overload: Overload) -> None:
-        """Charge to `limiter`; `overload` decides which requests an overloaded process refuses."""
+        """Charge to `limiter`; `overload` selects the requests that an overloaded process refuses."""
         self._limiter = limiter
         self._addresses = addresses
         self.overload = overload
@@ -161,7 +161,7 @@ class Admission:
         request.charge(request.client.client, READ.units + _units_of_head(request))
 
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
-        """Charge the costs that are known only now; those of a long answer are charged while it is sent."""
+        """Charge the costs that are known after serving; long answers are charged while they are sent."""
         cost, key = operation.cost, request.wallet or request.client.client
         is_operator = operation.takes_credential and request.wallet is None
         if not is_operator and not cost.counts_cpu and (units := request.units_of_body()):
@@ -173,7 +173,7 @@ class Admission:
         return reply
 
     def owe_long_read(self, client: str, nanoseconds: int) -> None:
-        """Charge the client at an address for a long read that took so long."""
+        """Charge the client at an address for the time of a long read."""
         if units := max(nanoseconds - LONG_READ_NS_FREE, 0) // UNIT_NS:
             self._limiter.client(client).client.owe(units)
 
@@ -187,7 +187,7 @@ class Admission:
             return self._limiter.client(self._addresses.address(request))
         if self._addresses.has_proxies:
             address = self._addresses.address(request)
-            if address == request.peer:  # this peer is in no trusted network
+            if address == request.peer:  # the peer is not a trusted proxy
                 self._limiter.forwarder(address)
             return self._limiter.client(address)
         client = self._limiter.forwarder(request.peer)
@@ -197,7 +197,7 @@ class Admission:
 
 
 def _units_of_head(request: Request) -> int:
-    """Units that are due for the length of the head; most are short and cost none."""
+    """Units for the length of the head; most heads are short and free."""
     if request.head_bytes_max <= HEAD_BYTES_FREE:
         return 0
     size = len(request.path) + len(request.query) + sum(len(name) + len(value) for name, value in request.fields)

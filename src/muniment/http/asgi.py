@@ -59,7 +59,7 @@ class AsgiAdapter:
 
 
 class _Received:
-    """A body that comes as ASGI messages."""
+    """A body that arrives as ASGI messages."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -1,4 +1,4 @@
-"""The parts that every request and answer share: an id, limits, the matched path, a log line."""
+"""The common parts of requests and answers: an id, limits, the matched path, a log line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muniment.http.routing import Found, Router
     from muniment.metrics.recorder import Metrics
 
-    # Answers a request by the function that it is given, and says what happened.
+    # Answers a request by the given function, logs and traces it.
     Observe: TypeAlias = Callable[[Request, Callable[[Request], Awaitable[Reply]]], Awaitable[Reply]]
 
 # Visible ASCII that is safe in a log line and a header; longer ids are a mistake.
@@ -38,7 +38,7 @@ _IDS_PER_DRAW: Final = 256
 
 
 class Envelope:
-    """The one layer around the router: from a server's request to the answer that the server sends."""
+    """The layer around the router: from a server's request to its answer."""
 
     def __init__(  # noqa: PLR0913 - the parts of one application, each given by its name
         self, router: Router, context: Any, admission: Admission, *,
@@ -48,9 +48,8 @@ class Envelope:
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
 
-        `note_writer` is called with the address of a client that may have written, before it has its answer.
-        `observe` logs and traces requests; None when the settings want neither. With `shows_pages`, the router leads to
-        the pages of the console.
+        `note_writer` is called with the address of a client that may have written, before it gets its answer.
+        `observe` logs and traces requests; None if the settings select neither. `shows_pages`: the console is on.
         """
         self._router = router
         self._context = context
@@ -64,7 +63,7 @@ class Envelope:
         self._shows_pages = shows_pages
 
     async def respond(self, request: Request) -> Reply:
-        """The answer to a request. Raises `ClientGone` when the client has gone away."""
+        """The answer to a request. Raises `ClientGone` when the client has disconnected."""
         named = request.named
         request.context = self._context
         request.limits = self._limits
@@ -85,7 +84,7 @@ class Envelope:
         return reply
 
     async def _answer(self, request: Request) -> Reply:
-        """The answer, which is counted. A request whose client went away without an answer is not counted."""
+        """The answer, which is counted, unless the client disconnected without one."""
         started = time.perf_counter()
         request.path = _matched_path(request.path)
         found = self._router.find(request)
@@ -100,7 +99,7 @@ class Envelope:
         return reply
 
     def _count_refused(self, request: Request, route: str, reply: Reply) -> None:
-        """Count an answer that no operation gave."""
+        """Count an answer without an operation."""
         self._metrics.requests.record_refused(request.method, route, reply.status)
         if request.refused:
             self._metrics.counter("refused_total", code=request.refused).add()
@@ -122,9 +121,9 @@ class Envelope:
         try:
             reply = await found.operation.answer(request)
         except ClientGone:
-            self._admission.owe(request, found.operation, NO_CONTENT)  # what had come was read
+            self._admission.owe(request, found.operation, NO_CONTENT)  # received bytes were read
             raise
-        finally:  # also for a client that went away without its answer
+        finally:  # also if the client disconnected
             overload.in_flight -= 1
             if self._note_writer is not None and request.method not in _SAFE:
                 self._note_writer(self._addresses.address(request))
@@ -137,7 +136,7 @@ class Envelope:
         return self._charged_refusal(request, reply)
 
     def _charged_refusal(self, request: Request, reply: Reply) -> Reply:
-        """The answer; a refusal that no wallet paid for is charged to the client, and may become another refusal."""
+        """The answer; a refusal that no wallet paid for is charged to the client, which may exceed its limit."""
         if request.wallet_units and reply.status >= _REFUSED:
             try:
                 self._admission.charge_refused(request)
@@ -147,7 +146,7 @@ class Envelope:
 
 
 def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[str]:
-    """Ids of 128 random bits. They need not be secret, so many are drawn together: each draw asks the kernel."""
+    """Ids of 128 random bits. They need not be secret, so one system call draws many."""
     while True:
         digits = random_bytes(16 * _IDS_PER_DRAW).hex()
         for start in range(0, len(digits), 32):
@@ -161,7 +160,7 @@ def _given_id(named: Mapping[bytes, bytes]) -> str | None:
 
 
 def _trace_id(request: Request) -> str | None:
-    """The id of the trace that the request belongs to, if its `traceparent` is valid."""
+    """The trace id of the request, if its `traceparent` is valid."""
     parent = read_parent(request.headers(b"traceparent"))
     return parent.trace_id if parent is not None else None
 
@@ -175,10 +174,10 @@ def _refuse_excess(request: Request) -> None:
 
 
 def _matched_path(sent: str) -> str:
-    """The path that routes are matched on: as it was sent, so that `%2f` is not a slash.
+    """The path that routes are matched on: still percent-encoded, so that `%2f` is not a slash.
 
-    An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority; doubled leading slashes are one,
-    because a client whose base URL ends in a slash sends them.
+    An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority. Doubled leading slashes, which
+    clients with a base URL that ends in a slash send, count as one.
     """
     if sent[:1] == "/" and sent[:2] != "//":
         return sent

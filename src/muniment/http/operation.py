@@ -1,4 +1,4 @@
-"""A handler's signature is its contract: its annotations say how to read a request and what OpenAPI shows.
+"""Operations from handlers, whose annotations define how a request is read and what OpenAPI shows.
 
     @operation("GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,))
     async def get_trigger(context: Context, sig: Signature) -> Ready[Trigger]:
@@ -51,19 +51,18 @@ _PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 # `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
 _JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
 
-# Any client can cause thousands of these a second: the module that finds the cause writes one line to the log.
+# Clients can cause thousands of these a second; the module that detects the cause logs one line.
 _LOGGED_ELSEWHERE: Final = (Overloaded, NotReady, DiskAlmostFull)
 
 _log = structlog.get_logger(__name__)
 
 
 class FromRequest(Protocol):
-    """A type that is made from a request. It names the credential that it needs and its refusals."""
+    """A type that is made from a request, with the credential that it needs and its refusals."""
 
     @classmethod
     def from_request(cls, request: Request) -> Any:
         """The value, or an awaitable of it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,9 @@ class Answer:
 
     description: str
     media_types: tuple[str, ...] = ()
-    # Header fields of this answer alone, each with its description.
+    # Header fields of this answer, with their descriptions.
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    # JSON Schema of the body in `application/json`, where no annotation gives it.
+    # JSON Schema of the body in `application/json`, without an annotation for it.
     schema: dict[str, Any] | None = None
 
 
@@ -92,19 +91,19 @@ class Operation:
     sources: tuple[tuple[str, Source, bool], ...]
     cost: Cost
     sheds: Shed
-    # Whether a parameter is made of a credential: then its wallet is charged, and an operator is not.
+    # Whether a parameter needs a credential, whose wallet is charged; operators are not charged.
     takes_credential: bool
-    # Whether a part of its cost is known only after a request was served.
+    # Whether a part of its cost is known only after serving.
     owes_more: bool
-    # Whether the last parameter of its path takes all segments that are left, with their slashes.
+    # Whether the last parameter of its path takes all remaining segments, with their slashes.
     takes_rest: bool
-    # Whether it is long work that waits for its turn, see `muniment.limits.fair_queue`.
+    # Whether it is long work that waits in the `muniment.limits.fair_queue`.
     takes_turns: bool
 
     async def answer(self, request: Request) -> Reply:
-        """The answer to one request: a refusal becomes its problem document, a crash an `internal-error`.
+        """The answer to one request: also the problem document of a refusal, or an `internal-error` for a crash.
 
-        Raises `ClientGone` when the client has gone away.
+        Raises `ClientGone` when the client has disconnected.
         """
         try:
             if self.takes_credential and request.turns is not None:  # a token takes as long to verify as a create
@@ -118,7 +117,7 @@ class Operation:
             return refused(refusal, request)
         except ClientGone:
             raise
-        except Exception:  # noqa: BLE001 - the last resort: the log has all of it, the answer nothing
+        except Exception:  # noqa: BLE001 - the last resort: the log has the details, the answer none
             return crashed(request, f"{self.method} {self.path}")
 
 
@@ -135,10 +134,10 @@ def operation(
 ) -> Callable[[Handler], Operation]:
     """Declare a handler as the operation `method path`.
 
-    `refuses` are the refusals of its own rules; those of its parameters are added. `answers` are the answers besides
-    that of its return annotation, `headers_read` the optional header fields that it reads, each with its purpose.
-    `takes_rest`: the last parameter of the path takes all segments that are left, with their slashes. `cost` is what a
-    request costs in units, `sheds` when it is refused under overload: see `muniment.limits.costs`.
+    `refuses` are the refusals of its own rules, without those of its parameters. `answers` are further answers besides
+    the return annotation, `headers_read` the optional header fields that it reads, with their purposes. `takes_rest`:
+    the last parameter of the path takes all remaining segments. `cost` is in units, `sheds` the stage of overload at
+    which it is refused: see `muniment.limits.costs`.
     """
 
     def declare(handler: Handler) -> Operation:
@@ -179,7 +178,7 @@ def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, byte
 
 
 def crashed(request: Request, where: str) -> Ready[Any]:
-    """The answer to a request that met an error of this software, while the error is being handled."""
+    """The answer to a request that failed by a bug; call it while the exception is handled."""
     _log.exception("crash", operation=where, request_id=request.id)
     return refused(InternalError("an error of this software; the operator can find it by requestId"), request)
 
@@ -195,7 +194,7 @@ def _is_awaited(source: Source) -> bool:
 
 
 def _source(name: str, kind: Any, in_path: set[str]) -> Source:
-    """How to get the parameter `name` of type `kind` from a request."""
+    """The source of the parameter `name` of type `kind`."""
     if name in in_path:
         return _path_source(name, kind)
     if name == "query":
@@ -240,7 +239,7 @@ async def _wait_for_turn(request: Request, size: int) -> None:
     if request.turns is None:
         return
     request.charge_body()
-    weight = (0 if request.wallet else 1) + size // BYTES_PER_WEIGHT  # the check of a credential already had a turn
+    weight = (0 if request.wallet else 1) + size // BYTES_PER_WEIGHT  # the check of a credential has waited already
     if weight:
         await request.turns.wait(request.client.name, weight)
         request.require_client()

@@ -19,9 +19,9 @@ from muniment.wire import ProvedText, Record
 
 # The largest integer that SQLite and PostgreSQL hold; a larger number or offset is refused.
 OFFSET_MAX: Final = 2**63 - 1
-# Cursors kept as read: a reader follows one listing for long.
+# Cached cursors: a reader follows one listing for long.
 _KEPT: Final = 1_024
-# The table whose rows a listing shows, and the letter of its cursors; those of intents have an `i`.
+# The letter in the cursors of each listing, by its table; intents have `i`.
 _LETTERS: Final = {"triggers": "t", "functions": "f", "function_creators": "c"}
 _INTENTS: Final = "i"
 # A letter, `-`, the digits of `OFFSET_MAX`, `-` and eight of the epoch, in base64.
@@ -30,7 +30,7 @@ _EPOCH_MAX: Final = 2**32 - 1
 
 
 class Cursor(ProvedText):
-    """The end of a page, in base64url so that clients do not build on its form.
+    """The end of a page, in base64url so that clients do not depend on its form.
 
     It holds the listing, the sequence number of the last row and, after the registry's first epoch, the epoch of that
     number.
@@ -48,7 +48,7 @@ class Cursor(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidParameter` for a text that is not in the form of a cursor."""
+        """Raises `InvalidParameter` for a text that is not a cursor."""
         try:
             letter, seq, epoch = _place(text) if len(text) <= _CURSOR_LENGTH_MAX else ("", -1, None)
         except (binascii.Error, ValueError):
@@ -60,7 +60,7 @@ class Cursor(ProvedText):
         return cls(text)
 
     def is_of(self, table: str) -> bool:
-        """Whether it is of the listing of this table."""
+        """Whether it belongs to the listing of this table."""
         return _place(self)[0] == _letter_of(table)
 
     @property
@@ -70,7 +70,7 @@ class Cursor(ProvedText):
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of the number, None for a registry's first."""
+        """The epoch of the number; None in a registry's first."""
         return _place(self)[2]
 
 
@@ -84,8 +84,7 @@ def _letter_of(table: str) -> str:
 
 
 def _written(letter: str, seq: int, epoch: int | None) -> bytes:
-    # Digits, `-`, letters to f, and `i` or `t` at the beginning never give `+` or `/`, for which base64url has other
-    # characters.
+    # The base64 of these characters never has `+` or `/`, which base64url replaces.
     plain = b"%b-%d" % (letter.encode(), seq)
     if epoch is not None:
         plain += b"-%08x" % epoch
@@ -94,7 +93,7 @@ def _written(letter: str, seq: int, epoch: int | None) -> bytes:
 
 @lru_cache(maxsize=_KEPT)
 def _place(text: str) -> tuple[str, int, int | None]:
-    """The letter, number and epoch in a cursor; raises `ValueError` for most texts that are none."""
+    """The letter, number and epoch in a cursor; raises `ValueError` for most other texts."""
     plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
     letter, _, place = plain.partition("-")
     digits, _, epoch = place.partition("-")
@@ -103,7 +102,7 @@ def _place(text: str) -> tuple[str, int, int | None]:
 
 LIMIT_MAX = 100
 LIMIT_DEFAULT = 10
-# Up to here an offset is walked in well under a millisecond on the event loop; beyond, a thread does it.
+# Smaller offsets are skipped on the event loop in well under a millisecond, larger ones in a thread.
 OFFSET_QUICK_MAX = 1_000
 # The largest offset that is served if any row follows it: a thousand of the longest pages, some milliseconds.
 OFFSET_WALKED_MAX = 100_000
@@ -116,7 +115,7 @@ CURSOR_PAGE_BYTES_MAX = 1024 * 1024
 # lists of signatures, have no `prev` link: two of them exceed the header size that a usual proxy accepts.
 _QUERIES_KEPT = 1_024
 _KEPT_BYTES_MAX = 512
-# The parameters that say which page.
+# The parameters that select a page.
 _PLACE = frozenset({b"cursor", b"offset"})
 _PLACE_AND_ORDER = _PLACE | {b"sort"}
 
@@ -126,31 +125,31 @@ class Numbers(Protocol):
 
     @property
     def table(self) -> str:
-        """The table that they are of."""
+        """The table that they number."""
         ...
 
     async def epoch(self) -> int | None:
-        """The epoch that cursors carry now, None in a registry's first."""
+        """The present epoch of cursors; None in a registry's first."""
         ...
 
     async def has_given(self, epoch: int | None, seq: int) -> bool:
-        """Whether a cursor with this number may have been given out in this epoch."""
+        """Whether a cursor with this number may have been issued in this epoch."""
         ...
 
     async def settled(self) -> int | None:
-        """The number below which no more rows will appear, or a lower one; None where rows appear in order."""
+        """A number below which no more rows will appear; None where rows appear in order."""
         ...
 
 
 async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
-    """Raise `CursorTooOld` for a cursor after which a reader could miss rows, `InvalidParameter` for a foreign one."""
+    """Raise `CursorTooOld` if rows after the cursor could be missed, `InvalidParameter` for a foreign cursor."""
     if cursor is not None and not cursor.is_of(numbers.table):
-        raise invalid_parameter("cursor", "is of another listing, whose rows have other numbers; begin without cursor")
+        raise invalid_parameter("cursor", "belongs to another listing; begin without cursor")
     if cursor is None or await numbers.has_given(cursor.epoch, cursor.seq):
         return
     detail = (
-        "this cursor is from before the registry was restored or moved, and its number may be that of another row now: "
-        "begin again without cursor (with sort=1 at the oldest row), and skip the records that you have"
+        "this cursor was issued before the registry was restored or moved, and may point to another row now: begin "
+        "again without cursor (with sort=1 at the oldest row), and skip the records that you have"
     )
     raise CursorTooOld(detail, faults=[Fault(detail, parameter="cursor")])
 
@@ -189,16 +188,16 @@ class PageQuery(Record, frozen=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether the page skips so many rows that it is read off the event loop."""
+        """Whether the page skips so many rows that a thread reads it."""
         return self.offset > OFFSET_QUICK_MAX
 
     @property
     def bytes_max(self) -> int | None:
-        """The bytes of the page; None without a cursor: clients that page by offset rely on `limit` records."""
+        """The most bytes of the page; None without a cursor: clients that page by offset rely on `limit` records."""
         return None if self.cursor is None else CURSOR_PAGE_BYTES_MAX
 
     def check_offset(self) -> None:
-        """Raise `InvalidParameter` for an offset beyond the largest that is served."""
+        """Raise `InvalidParameter` for too large an offset."""
         if self.offset > OFFSET_WALKED_MAX:
             raise invalid_parameter(
                 "offset", f"is at most {OFFSET_WALKED_MAX}; to go further, follow the cursor in the Link header"
@@ -206,14 +205,14 @@ class PageQuery(Record, frozen=True):
 
 
 def admit_page(request: Request, query: PageQuery) -> None:
-    """Charge a page for what its query asks. Raises `Overloaded` for an offset in an overloaded process."""
+    """Charge a page by its query. Raises `Overloaded` for an offset in an overloaded process."""
     request.due_units += query.units
     if query.offset and request.overload is not None and request.overload.refuses(Shed.MIDDLE):
         raise Overloaded("this process is overloaded; follow cursors, or try again in a second")
 
 
 class Page(NamedTuple):
-    """Finished JSON records, the sequence number of the last (None when there are none), whether more follow the page.
+    """Finished JSON records, the sequence number of the last (None for an empty page), whether more follow the page.
 
     `rest` reads the records after `records` on demand, in lists that are not empty. `first_seq` is the
     sequence number of the first record.
@@ -251,8 +250,8 @@ async def page_links(
 ) -> tuple[tuple[bytes, bytes], ...]:
     """The `Link` header of `page`: the next page, and from the newest rows the way to those that come later.
 
-    With `sort=1` there always is a next page: a reader that has reached the end asks the same link again, and misses
-    nothing. `settled` is from `settled_before`.
+    With `sort=1` there always is a next page: at the end, a reader polls the same link and misses no row. `settled` is
+    from `settled_before`.
     """
     found = (
         *await _next_link(path, query_string, page, query, sort, numbers),
@@ -276,7 +275,7 @@ async def _next_link(
 
 
 async def settled_before(query: PageQuery, sort: int, numbers: Numbers) -> int | None:
-    """For `page_links`, read before the page: the number below which no more rows appear, None without a limit."""
+    """The number below which no more rows appear, for `page_links`; to read before the page. None without a limit."""
     return await numbers.settled() if _shows_newest(query, sort) else None
 
 
@@ -314,13 +313,13 @@ def link_after(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, by
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def _without_place(query_string: bytes) -> bytes:
-    """The parameters of a query that do not say which page."""
+    """The parameters of a query that do not select a page."""
     return _without(query_string, _PLACE)
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def _without_order(query_string: bytes) -> bytes:
-    """The parameters of a query that say neither which page nor in which order."""
+    """The parameters of a query that select neither a page nor an order."""
     return _without(query_string, _PLACE_AND_ORDER)
 
 

@@ -14,7 +14,7 @@ from muniment.http.reply import JSON, NO_STORE, Ready
 from muniment.limits.headers import refusal_headers
 from muniment.wire import encode
 
-# The status of a family holds for each of its refusals without a line here.
+# A refusal without a line here has the status of its family.
 STATUSES: Final[dict[type[Refusal], int]] = {
     errors.Invalid: 400,
     errors.Unauthenticated: 401,
@@ -40,12 +40,12 @@ STATUSES: Final[dict[type[Refusal], int]] = {
 }
 
 PROBLEM_TYPE: Final = "application/problem+json"
-# Seconds after which an unavailable dependency may be back: one second for a busy database; a full disk takes longer.
+# `Retry-After` for an unavailable dependency: a busy database needs one second, a full disk longer.
 RETRY_AFTER_S: Final = 2
-# The same after which an overloaded process may have caught up.
+# `Retry-After` for an overloaded process.
 RETRY_OVERLOADED_S: Final = 1
 
-# The refusals that any operation may answer.
+# Refusals of every operation.
 EVERYWHERE: Final[tuple[type[Refusal], ...]] = (
     errors.InvalidParameter,
     errors.UriTooLong,
@@ -116,7 +116,7 @@ def status_of(refusal: type[Refusal]) -> int:
 def problem(
     refusal: Refusal, request_id: str, accept: str = "", headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> Ready[Problem]:
-    """`refusal` as an answer; as `application/problem+json` only for a client whose `Accept` prefers that."""
+    """`refusal` as an answer, as `application/problem+json` for clients whose `Accept` prefers it, else as JSON."""
     status = status_of(type(refusal))
     faults = [FaultShown(fault.detail, fault.pointer, fault.parameter) for fault in refusal.faults]
     document: dict[str, Any] = {
@@ -128,7 +128,7 @@ def problem(
         "errors": faults,
         "requestId": request_id,
         "message": refusal.detail,
-        "content": {"message": refusal.detail, "errors": [_said(fault) for fault in refusal.faults]},
+        "content": {"message": refusal.detail, "errors": [_fault_text(fault) for fault in refusal.faults]},
         **refusal.facts,
     }
     media_type = (b"content-type", PROBLEM_TYPE.encode()) if _wants_problem(accept) else JSON
@@ -144,7 +144,7 @@ def _wants_problem(accept: str) -> bool:
     return named > 0 and named >= quality(ranges, "application/json")
 
 
-def _said(fault: Fault) -> str:
+def _fault_text(fault: Fault) -> str:
     place = fault.pointer or fault.parameter
     return f"{place}: {fault.detail}" if place else fault.detail
 

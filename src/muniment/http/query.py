@@ -1,7 +1,7 @@
-"""Query strings become frozen records: each parameter in its exact form, within its bounds.
+"""Query strings as frozen records: each parameter in its exact form, within its bounds.
 
-A parameter comes at most once, but for lists: `a,b` is what clients write by hand, `name=a&name=b` what most generated
-ones send, and both may be mixed.
+A parameter comes at most once, except for lists: `a,b` (written by hand) and `name=a&name=b` (most generated clients)
+may be mixed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ R = TypeVar("R", bound=Record)
 
 # The digits of 2^64: every longer number is out of range.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
-# More parameters than any operation has, with a list of a hundred one by one; the target's length bounds them as well.
+# More parameters than any operation has, with a list of a hundred elements.
 _PARAMETERS_MAX: Final = 200
-# Elements of a comma-separated list before it is split: bounds of the lists themselves are smaller.
+# Elements of a comma-separated list before it is split; lists have smaller limits of their own.
 _LIST_ELEMENTS_MAX: Final = 1_000
-# Queries kept as read, for each listing: under a kilobyte each, even with all filters.
+# Cached queries of each listing: under a kilobyte each, even with all filters.
 _QUERIES_KEPT: Final = 1_024
 _KEPT_BYTES_MAX: Final = 512
 
@@ -48,15 +48,15 @@ class QueryReader(Generic[R]):
     def __init__(self, kind: type[R]) -> None:
         """Prepare a converter for each field of `kind`."""
         info = type_info(kind)
-        assert isinstance(info, StructType)  # noqa: S101 - said of our own declarations, at import
+        assert isinstance(info, StructType)  # noqa: S101 - checks our own declarations, at import
         self._kind = kind
         self._convert = {field.encode_name: _converter(field.type) for field in info.fields}
         self._kept: dict[bytes, R] = {}
 
     def read(self, query: bytes) -> R:
-        """The record that `query` spells; unknown parameters are ignored. Raises `InvalidParameter` or a kin of it.
+        """The record in `query`; unknown parameters are ignored. Raises `InvalidParameter` or a related refusal.
 
-        Wallets and relayers send the same query again and again: short queries are kept as read, as frozen records.
+        Wallets and relayers repeat the same queries, so short ones are cached.
         """
         if (kept := self._kept.get(query)) is not None:
             return kept
@@ -96,7 +96,7 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
 
 
 def _about_parameter(refusal: Invalid) -> Invalid:
-    """A pointer into the record names a parameter, and perhaps an element of its list."""
+    """The refusal of a parameter, from a pointer into the record."""
     if refusal.faults[0].parameter is not None:
         return refusal
     pointer = refusal.faults[0].pointer or ""
@@ -118,7 +118,7 @@ def _converter(kind: Type) -> Callable[[str, str], Any]:
         return _boolean
     if isinstance(kind, ListType):
         return _elements
-    assert isinstance(kind, (CustomType, msgspec.inspect.StrType, LiteralType)), kind  # noqa: S101 - said of our own declarations, at import
+    assert isinstance(kind, (CustomType, msgspec.inspect.StrType, LiteralType)), kind  # noqa: S101 - checks our own declarations, at import
     return lambda _, text: text
 
 

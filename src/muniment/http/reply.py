@@ -1,4 +1,4 @@
-"""Answers, and the header lines that every one of them has."""
+"""Answers, and their header lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
 NO_STORE: Final = (b"cache-control", b"no-store")
-# RFC 9110 section 8.6: no length in an answer that has no body; that of 304 would be the length of another one.
+# RFC 9110 section 8.6: no Content-Length without a body; in a 304 it would describe the 200.
 WITHOUT_BODY: Final = frozenset({204, 304})
 
 _NOT_MODIFIED: Final = 304
@@ -27,12 +27,12 @@ _ALWAYS: Final = (
     (b"access-control-expose-headers", _EXPOSED),
     (b"x-content-type-options", b"nosniff"),
 )
-# RFC 9110 section 5.5: what a field value may hold; the bytes beyond ASCII are obsolete, and clients let them pass.
+# Bytes of a field value (RFC 9110 section 5.5); those beyond ASCII are obsolete, but clients accept them.
 _TEXT: Final = bytes({9, *range(0x20, 0x100)} - {0x7F})
 
 
 class Ready(msgspec.Struct, Generic[T], frozen=True):
-    """An answer as bytes that spell a `T` in JSON, or content of another media type named in `headers`."""
+    """An answer in bytes: a `T` in JSON, or content of another media type named in `headers`."""
 
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
@@ -46,7 +46,7 @@ class Ready(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An answer that is made while it is sent, at the client's pace. An error in the middle ends the connection."""
+    """An answer that is made while it is sent, at the client's pace. A later error aborts the connection."""
 
     chunks: AsyncIterator[bytes]
     headers: tuple[tuple[bytes, bytes], ...]
@@ -59,9 +59,9 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Stream(Streamed):
-    """An answer without an end: its next piece may be far away, and no further request of its connection is answered.
+    """An answer without an end: it waits for its next piece, and its connection serves no further request.
 
-    When the client goes away, the generator of `chunks` is cancelled. The server aborts a client that reads nothing
+    When the client disconnects, the generator of `chunks` is cancelled. The server aborts a client that does not read
     for too long (`muniment.server.unread`), and calls `on_abort`.
     """
 
@@ -79,7 +79,7 @@ async def _counted(chunks: AsyncIterator[bytes], count: Callable[[int], object])
 
 
 def closed_after(chunks: AsyncIterator[bytes]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-    """`chunks` in a context that closes their generator at its end: the generator may hold a lock or a file."""
+    """A context that closes the generator of `chunks`, which may hold a lock or a file."""
     return aclosing(cast("AsyncGenerator[bytes]", chunks))
 
 

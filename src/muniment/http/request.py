@@ -1,4 +1,4 @@
-"""A request as operations see it, independent of the server that received it."""
+"""Requests, independent of the server that receives them."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
     from muniment.limits.limiter import Client
     from muniment.limits.overload import Overload
 
-# A list of 100 trigger signatures in a query is 13.3 KB, the longest target that an honest client sends.
+# The longest honest target has a list of 100 trigger signatures in its query: 13.3 KB.
 TARGET_BYTES_MAX: Final = 32 * 1024
 # A token is under 1 KB; browsers send a few KB of header fields. nginx allows 32 KB as well.
 HEADER_BYTES_MAX: Final = 32 * 1024
-# A body may take longer than its time-out when it comes at least this fast: a slow phone uploading a bundle.
+# A body may take longer than its time-out if it arrives at least this fast, such as an upload from a slow phone.
 BODY_BYTES_PER_SECOND_MIN: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that an operator sets; `muniment.settings` explains each."""
+    """Limits from the settings (`muniment.settings`)."""
 
     body_bytes_max: int
     body_timeout_s: int
 
 
 class ClientGone(Exception):
-    """The client went away before its whole request arrived; no answer is sent."""
+    """The client disconnected before its whole request arrived; no answer is sent."""
 
 
 class Body(Protocol):
-    """The body of a request as its server receives it."""
+    """The body of a request while it arrives."""
 
     def take(self) -> tuple[bytes, bool] | None:
-        """The bytes that came since the last call, and whether more follow; None while neither is known.
+        """The bytes since the last call, and whether more follow; None while neither is known.
 
         Raises `ClientGone`, or the `Refusal` of a body that is malformed.
         """
@@ -61,14 +61,13 @@ class Body(Protocol):
 
     async def wait(self) -> None:
         """Return when `take` has an answer. May be cancelled."""
-        ...
 
 
 class NoBody:
-    """The body of a request that announces none."""
+    """The body of a request without one."""
 
     def take(self) -> tuple[bytes, bool]:
-        """No bytes, and no more follow."""
+        """Return no bytes, and that no more follow."""
         return b"", False
 
     async def wait(self) -> None:
@@ -79,7 +78,7 @@ NO_BODY: Final = NoBody()
 
 
 class Request:
-    """One request. Its parts are read when an operation needs them."""
+    """One request. Its parts are read on demand."""
 
     __slots__ = (
         "_body", "bytes_charged", "client", "context", "due_units", "fields", "head_bytes_max", "held", "id", "key",
@@ -94,30 +93,30 @@ class Request:
     limits: Limits
     # The client whose rate limit the request is charged to.
     client: Client
-    # Counts the request while it is served, but not while it waits for its client; None: it is not counted.
+    # Counts the request while it is served and not waiting for its client; None: not counted.
     overload: Overload | None
-    # The queue in which long work waits for its turn; None: it does not wait.
+    # The queue for long work; None: no waiting.
     turns: FairQueue | None
-    # Counts the memory for a body that arrives in pieces; None: it is not counted.
+    # Counts the memory for a body that arrives in pieces; None: not counted.
     held: HeldBodies | None
-    # Bytes of the body that were read, and those of them that were charged.
+    # Bytes of the body that were read, and those that were charged.
     received: int
     bytes_charged: int
     # The charged rate limit, for the header fields of the answer; None before the charge.
     key: Key | None
-    # The limit of the wallet whose credential the request carries, once that was charged.
+    # The rate limit of the wallet whose credential the request carries, once charged.
     wallet: Key | None
     # Units to charge to the wallet whose credential the request carries.
     wallet_units: int
-    # Seconds after which a client over its limit may send again; 0 for a client within its limit.
+    # Seconds until a client over its limit may send again; 0 within the limit.
     wait_s: float
-    # The code of the refusal that is its answer; empty for another answer.
+    # The code of the refusal that answers it; empty for other answers.
     refused: str
-    # Units that are due for what the query asks for, once it was read.
+    # Units due for the query, once read.
     due_units: int
-    # Units that were charged for the request so far.
+    # Units charged for the request so far.
     units: int
-    # Whether a browser gets pages at the paths of the console.
+    # Whether refusals at paths of the console are pages.
     shows_pages: bool
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
@@ -126,7 +125,7 @@ class Request:
         self, method: str, path: str, query: bytes, fields: Sequence[tuple[bytes, bytes]], body: Body,
         *, peer: str, named: dict[bytes, bytes], head_bytes_max: int,
     ) -> None:  # fmt: skip
-        """Make a request from the parts that a server has parsed.
+        """Make a request from parsed parts.
 
         `path` is the target's path as it was sent, percent-encoded, one character a byte. `fields` are the header
         fields, their names in lower case; `named` is the same by name, with the last value of each. `peer` is the
@@ -156,14 +155,14 @@ class Request:
     def charge(self, key: Key, units: int) -> None:
         """Charge the request. Raises `RateLimited`."""
         if wait_ns := key.charge(units):
-            self.key = None  # the refusal has its own fields of the limit
+            self.key = None  # the refusal has header fields of the limit itself
             self.wait_s = -(-wait_ns // 1_000_000_000)  # rounded up as in `Retry-After`
             raise key.refusal(wait_ns)
         self.key = key
         self.units += units
 
     def owe(self, key: Key, units: int) -> None:
-        """Charge work that was done already."""
+        """Charge work that is already done."""
         key.owe(units)
         self.units += units
 
@@ -185,11 +184,11 @@ class Request:
             self.units += units
 
     def units_of_body(self) -> int:
-        """Units that are due for the length of the body and were not charged."""
+        """Units for the length of the body that are not charged yet."""
         return max(self.received - max(self.bytes_charged, BODY_BYTES_FREE), 0) // BODY_BYTES_PER_UNIT
 
     def require_client(self) -> None:
-        """Raise `ClientGone` if the client has gone away."""
+        """Raise `ClientGone` if the client has disconnected."""
         self._body.take()
 
     def owe_for(self, refusal: Refusal) -> None:
@@ -218,7 +217,7 @@ class Request:
         return [value.decode("latin-1") for key, value in self.fields if key == name]
 
     def header(self, name: bytes) -> str | None:
-        """The value of a header field that may come once; raises `InvalidParameter` when it comes twice."""
+        """The value of a header field that may occur once; raises `InvalidParameter` if it occurs twice."""
         value = self.named.get(name)
         if value is None:
             return None
@@ -228,7 +227,7 @@ class Request:
 
     @property
     def has_repeated_fields(self) -> bool:
-        """Whether any header field came more than once."""
+        """Whether any header field occurs more than once."""
         return len(self.named) != len(self.fields)
 
     async def chunks(self, bytes_max: int) -> AsyncGenerator[bytes]:
@@ -248,7 +247,7 @@ class Request:
         taken = self._body.take()
         if taken is not None and not taken[1] and len(taken[0]) <= bytes_max:
             self.received = len(taken[0])
-            return taken[0]  # most bodies have arrived with their heads
+            return taken[0]  # most bodies arrive with their heads
         return await self._held(taken, bytes_max)
 
     async def _held(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> bytes:

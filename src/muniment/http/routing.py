@@ -1,4 +1,4 @@
-"""Operations by path: the resource of each path with all its methods, and the router that finds it."""
+"""Routing: the resource of each path with its methods, and the router that finds it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"})
 # The refusal of a method that no resource can have (RFC 9110 section 15.6.2).
 UNKNOWN_METHOD: Final = f"this service knows the methods {', '.join(sorted(METHODS))}"
-# Paths that clients know from a sister service, each with the path to use here.
+# Paths of a sister service, each with the path to use here.
 _ELSEWHERE = {
     "/executions": "executions are not kept here; ask GET /intents?configSig=SIG&generation=all for a trigger's intents"
 }

@@ -22,9 +22,9 @@ from muniment.http.request import Request
 HEADERS_MAX: Final = 8
 HEADER_BYTES_MAX: Final = 4_096
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110 section 5.6.2
-# Without escapes: section 4.2 leaves them open, clients write them differently, and no expected name needs one.
-# Each repetition begins with a character that none before it can end with, so the time is linear in the length. That of
-# a group is not possessive: before Python 3.11.5, such a one takes half of a repetition for a whole one (gh-106052).
+# Without escapes: section 4.2 does not define them, clients differ, and no expected name needs one.
+# Each repetition begins with a character that the one before cannot end with, so the time is linear. The group's
+# repetition is not possessive because of a bug before Python 3.11.5 (gh-106052).
 _PARAMETER: Final = rf'[ \t]*+;[ \t]*+({_TOKEN}+)=(?:"([^"\\]*+)"|({_TOKEN}+))'
 _DISPOSITION: Final = re.compile(rf"form-data((?:{_PARAMETER})*)[ \t]*+", re.IGNORECASE)
 # RFC 8187 section 3.2.1: a charset, perhaps a language, and the percent-encoded text.
@@ -64,7 +64,7 @@ class FormParser:
         )
 
     def feed(self, chunk: bytes) -> Iterator[Part | memoryview]:
-        """The parts and bytes that `chunk` completes: each part is followed by its bytes, in pieces.
+        """The parts that begin in `chunk`, each followed by its bytes, in pieces.
 
         Bytes after the last delimiter are ignored (RFC 2046 section 5.1.1).
         """
@@ -95,7 +95,7 @@ class FormParser:
 
 
 def _part(headers: list[tuple[bytes, bytes]]) -> Part:
-    """The part with these headers. Section 4.8: fields other than these mean nothing."""
+    """The part with these headers; other fields are ignored (section 4.8)."""
     try:
         fields = [(name.decode("ascii").lower(), value.decode()) for name, value in headers]
     except UnicodeDecodeError:
@@ -110,7 +110,7 @@ def _part(headers: list[tuple[bytes, bytes]]) -> Part:
     extended = parameters.pop("filename*", None)
     if len(found) != len(parameters) + (extended is not None) or parameters.keys() != {"name", "filename"}:
         raise InvalidUpload("every part must be a file: Content-Disposition: form-data with one name and one filename")
-    # Section 4.2 forbids `filename*`, but clients of .NET send it. Two names that differ are refused.
+    # Section 4.2 forbids `filename*`, but .NET clients send it. Two different names are refused.
     if extended is not None and _extended_text(extended) != parameters["filename"]:
         raise InvalidUpload("filename* of a part is not its filename in UTF-8")
     return Part(parameters["name"], parameters["filename"])
@@ -131,28 +131,27 @@ _CONTENT_TYPE: Final = re.compile(
     r"|([0-9A-Za-z'+_.-]{1,70}))\s*",
     re.IGNORECASE,
 )
-# Bytes that the boundaries and headers of an upload may add to its files.
+# Bytes for the boundaries and headers of an upload.
 FRAMING_BYTES_MAX: Final = 16 * 1024
 
 
 class Sink(Protocol):
-    """A destination for the bytes of a file, piece by piece."""
+    """A destination for the bytes of a file."""
 
     def write(self, data: memoryview, /) -> object:
-        """Write a piece. The sink must not keep it: it may be a view of a much larger buffer."""
-        ...
+        """Write a piece, which may be a view of a much larger buffer and must not be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileDue:
-    """A file that the form must hold: its limit, and where its bytes go."""
+    """An expected file of the form: its limit and its sink."""
 
     bytes_max: int
     sink: Sink
 
 
 async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]) -> None:
-    """Stream the form's files into their sinks; return when each has come exactly once, all under the name `field`.
+    """Stream the form's files, all under the name `field`, into their sinks; each must occur exactly once.
 
     Raises `InvalidUpload`, `BodyTooLarge`, `UnsupportedMediaType` and what `Request.chunks` raises.
     """
@@ -166,7 +165,7 @@ async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]
 
 
 class _Files:
-    """The file that is being received, and the files that have arrived."""
+    """The file that is arriving, and those that have arrived."""
 
     def __init__(self, field: str, due: Mapping[str, FileDue]) -> None:
         self._field = field

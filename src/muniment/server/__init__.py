@@ -1,1 +1,1 @@
-"""The HTTP/1.1 server: connections, requests in their order, and the processes that serve them."""
+"""The HTTP/1.1 server: connections, pipelined requests, and the processes that serve them."""

@@ -1,4 +1,4 @@
-"""A client's connection: it answers requests in order, one at a time, and every wait has a limit."""
+"""A client's connection: answers requests in order, one at a time, with a limit for every wait."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.server.shared import Shared
 
-# Twice the largest upload, for a client that sends all of it before it reads.
+# Twice the largest upload: some clients send all of it before they read.
 LINGERING_BYTES_MAX: Final = 32 * 1024 * 1024
 LINGERING_BYTES_PER_SECOND_MIN: Final = 64 * 1024
-# Between two checks of the rate: a connection whose client sends no more ends after this.
+# Interval of rate checks: a connection whose client sends nothing ends after it.
 LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
 class Lingering:
-    """The bytes since the answer, and those since the last check of the rate."""
+    """The bytes after the last answer of a connection, and those since the last check of their rate.
+
+    A connection that is closed with unread bytes is reset, and the client's kernel discards the answer. So the server
+    reads and drops those bytes for a while (RFC 9112 section 9.6).
+    """
 
     looked: float
     received: int = 0
@@ -54,17 +58,17 @@ class Lingering:
 if sys.version_info >= (3, 12):
 
     def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Begin to answer a request eagerly: most requests finish without waiting."""
+        """Serve a request eagerly: most finish without waiting."""
         return asyncio.Task(serving, loop=asyncio.get_running_loop(), eager_start=True)
 
 else:
 
     def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Begin to answer a request in the next turn of the event loop: Python 3.11 has no eager tasks."""
+        """Serve a request in the next turn of the event loop: Python 3.11 has no eager tasks."""
         return asyncio.Task(serving, loop=asyncio.get_running_loop())
 
 
-# Requests of a connection that wait for their answers as objects; later ones wait as bytes.
+# Parsed requests of a connection that wait; later ones wait as bytes.
 _DUE_MAX: Final = 8
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._lingering: Lingering | None = None
         self._is_read_paused = self._is_half_closed = self._is_stopping = self._is_lost = self._is_counted = False
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected; its first request is due."""
@@ -118,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._reader.close()
         self._fail_due()
         if self._sending.is_stream and self._task is not None:
-            self._task.cancel()  # it waits for something to send, perhaps for hours
+            self._task.cancel()  # it may wait for its next piece for hours
         self._keep_task()
         self._sending.lose()
         self._connections.discard(self)
@@ -142,7 +146,7 @@ class Connection(asyncio.Protocol):
             self._await_head()
 
     def eof_received(self) -> bool:
-        """The client sends no more; it may still read its answers."""
+        """The client has closed its sending half; it may still read its answers."""
         if self._lingering is not None or not self._due or self._sending.is_stream:
             return False
         self._is_half_closed = True
@@ -168,7 +172,7 @@ class Connection(asyncio.Protocol):
         elif self._sending.is_stream:
             self._sending.abort_soon()
 
-    # What the reader and bodies call.
+    # Called by the reader and by bodies.
 
     @property
     def is_full(self) -> bool:
@@ -199,7 +203,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _start_first(self) -> None:
-        """Begin to answer the first request that is due, unless that has begun."""
+        """Begin to answer the first request that is due, unless begun."""
         if self._due and not self._due[0].is_started and not self._sending.is_paused:
             self._due[0].is_started = True
             self._task = begin(self._serve(self._due[0]))
@@ -217,8 +221,8 @@ class Connection(asyncio.Protocol):
                 await self._stream(exchange, cast("Streamed", reply))
         except ClientGone:
             self._sending.close()
-        except Exception as error:  # noqa: BLE001 - the application turns its errors into answers: this one came while an answer was sent
-            # The client must not mistake a part of the answer for all of it.
+        except Exception as error:  # noqa: BLE001 - the application answers its own errors; this one occurred while an answer was sent
+            # The client must not mistake a partial answer for a complete one.
             _log.error(
                 "response aborted", error=type(error).__name__, detail=str(error), request_id=exchange.request.id
             )
@@ -237,7 +241,7 @@ class Connection(asyncio.Protocol):
         self._end(exchange, now, is_last=is_last)
 
     async def _stream(self, exchange: Exchange, reply: Streamed) -> None:
-        """Send an answer piece by piece, at the pace of the client."""
+        """Send an answer in pieces, at the client's pace."""
         is_chunked, is_last = framing_of(reply, exchange, is_stopping=self._is_stopping)
         about = (CHUNKED if is_chunked else b"") + (CLOSE if is_last else b"")
         self._sending.write(head_of(reply, exchange.request, self._shared.date_line(self._loop.time()), about))
@@ -249,7 +253,7 @@ class Connection(asyncio.Protocol):
         self._end(exchange, self._loop.time(), is_last=is_last)
 
     def _end(self, exchange: Exchange, now: float, *, is_last: bool) -> None:
-        """After an answer: begin the next request, or wait for one, or end the connection."""
+        """After an answer: serve the next request, wait for one, or end the connection."""
         self._task = None
         self._due.popleft()
         self._since = now
@@ -279,7 +283,7 @@ class Connection(asyncio.Protocol):
             self._due[-1].fail()
 
     def _end_connection(self, *, is_all_read: bool) -> None:
-        """The last answer was written. Further bytes of the client are dropped, so that the answer reaches it."""
+        """End the connection after its last answer; further bytes are dropped, so that the answer arrives."""
         self._fail_due()
         if is_all_read or self._is_half_closed or self._transport.is_closing():
             self._sending.close()
@@ -292,7 +296,7 @@ class Connection(asyncio.Protocol):
         self._set_timer(LOOK_SECONDS)
 
     def _keep_task(self) -> None:
-        """Have the server wait for the request that is being answered, so that it is completed."""
+        """Have the server wait at its stop for the request that is being answered."""
         if self._task is not None and not self._task.done():
             self._tasks.add(self._task)
             self._task.add_done_callback(self._tasks.discard)
@@ -302,7 +306,7 @@ class Connection(asyncio.Protocol):
             self._due.popleft().fail()
 
     def _await_head(self) -> None:
-        """Start the time limit for a head that has begun or is due."""
+        """Start the time limit for a head."""
         self._since = self._loop.time()
         self._set_timer(self._shared.head_seconds_max)
 
@@ -312,7 +316,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Check the time limits. One repeating timer costs less than a new timer for each request."""
+        """Check the time limits: one repeating timer is cheaper than a timer per request."""
         now = self._loop.time()
         is_in_head = self._reader.is_in_head
         left = self._since + (self._shared.head_seconds_max if is_in_head else self._shared.idle_seconds_max) - now

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.http.reply import Reply
 
-# Bytes of a body that wait for the handler; beyond them the connection stops reading.
+# Bytes of a body that wait for the handler before the connection pauses reading.
 BODY_BYTES_WAITING_MAX: Final = 64 * 1024
 
 
@@ -50,7 +50,7 @@ class Exchange:
         self.body = body
         self.is_whole = False
         self.is_started = False
-        # The answer to a malformed request, which the application does not get; None for other requests.
+        # The answer to a malformed request, which bypasses the application; None for other requests.
         self.reply: Reply | None = None
 
     @classmethod
@@ -61,7 +61,7 @@ class Exchange:
         return exchange
 
     def fail(self) -> None:
-        """End the body: its client is gone."""
+        """Fail the body: its client has disconnected."""
         if self.body is not None:
             self.body.fail(ClientGone)
 
@@ -73,28 +73,25 @@ class Exchange:
 
 
 class BodyFlow(Protocol):
-    """The part of a connection that a body uses."""
+    """The flow control of a connection, for bodies."""
 
     def pause_body(self) -> None:
         """Stop reading from the client."""
-        ...
 
     def resume_body(self) -> None:
         """Read from the client again."""
-        ...
 
     def say_continue(self) -> None:
-        """Ask a client that waits with its body to send it (RFC 9110 section 10.1.1)."""
-        ...
+        """Send 100 Continue, for a client that waits with its body (RFC 9110 section 10.1.1)."""
 
 
 class ReceivedBody:
-    """A `Body` that a connection receives."""
+    """The `Body` of a request on a connection."""
 
     __slots__ = ("_expects_continue", "_failure", "_flow", "_is_whole", "_pieces", "_size", "_waiter")
 
     def __init__(self, flow: BodyFlow, *, expects_continue: bool) -> None:
-        """`expects_continue`: the client waits with the body until the service asks for it."""
+        """`expects_continue`: the client waits with the body for 100 Continue."""
         self._flow = flow
         self._expects_continue = expects_continue
         self._pieces: list[bytes] = []
@@ -117,7 +114,7 @@ class ReceivedBody:
         self._wake()
 
     def fail(self, failure: type[ClientGone] | Refusal) -> None:
-        """Have `take` raise `failure` from now on. The first failure stays."""
+        """Make `take` raise `failure`; the first failure stays."""
         self._failure = self._failure or failure
         self._wake()
 
@@ -155,7 +152,7 @@ VERSIONS: Final = frozenset({"1.0", "1.1"})
 def head_refusal(
     target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, bytes], version: str
 ) -> Refusal | None:
-    """Why a well-formed head cannot be served."""
+    """The refusal of a well-formed head that cannot be served; None for others."""
     if version not in VERSIONS:
         return HttpVersionNotSupported("this server speaks HTTP/1.1")
     if version == "1.1" and (
@@ -174,7 +171,7 @@ def head_refusal(
 
 
 def path_and_query(target: bytes) -> tuple[str, bytes]:
-    """Path and query of a request target, without a fragment; the path of an absolute one follows its authority."""
+    """Path and query of a request target, without fragment, scheme and authority."""
     if target[:1] == b"/" and b"#" not in target:
         path, _, query = target.partition(b"?")
         return path.decode("latin-1"), query
@@ -185,42 +182,39 @@ def path_and_query(target: bytes) -> tuple[str, bytes]:
     return path.decode("latin-1"), query
 
 
-# Header fields and target have their own limits of 32 KiB. Beyond this limit a head, or the trailers after a body, is
-# not read to its end.
+# Header fields and target have their own limits of 32 KiB. A longer head, or longer trailers after a body, are not read
+# to their end.
 HEAD_BYTES_MAX: Final = 128 * 1024
-# Header fields of a request, and of its trailers. Browsers send some thirty; each takes half a microsecond.
+# Header fields of a request, and of its trailers. Browsers send some thirty.
 FIELDS_MAX: Final = 256
-# Chunks that each body may have, and bytes that allow one more: a chunk of any size takes a microsecond.
+# Free chunks of each body, and the bytes that allow one more: a chunk of any size takes a microsecond.
 CHUNKS_FREE: Final = 1_000
 CHUNK_BYTES_MIN: Final = 16
-# Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes until
-# few requests are left.
+# Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes.
 _SLICE_BYTES: Final = 4 * 1024
 # Errors of llhttp for a request line of another version than 0.9, 1.0, 1.1 and 2.0, and for the preface of HTTP/2.
 _VERSION_ERRORS: Final = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
 
 
 class Receiver(BodyFlow, Protocol):
-    """The receiver of the requests of a connection."""
+    """The connection as its reader sees it."""
 
     peer: str
 
     @property
     def is_full(self) -> bool:
-        """Whether the most requests that may wait for their answers do so."""
+        """Whether as many requests wait as may."""
         ...
 
     def begin(self, exchange: Exchange) -> None:
-        """A request's head is complete."""
-        ...
+        """Take a request whose head is complete."""
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer `refusal` after the requests before, and end the connection: no later bytes can be read."""
-        ...
+        """Answer `refusal` after the earlier requests, and end the connection: later bytes cannot be parsed."""
 
 
 class RequestReader:
-    """The parser of one connection. After a refusal it ignores all bytes."""
+    """The parser of one connection. After a refusal it ignores further bytes."""
 
     def __init__(self, receiver: Receiver) -> None:
         """Hand every request to `receiver`."""
@@ -232,7 +226,7 @@ class RequestReader:
         self._is_broken = False
         # Bytes after the requests that wait.
         self._rest = b""
-        # Bytes of slices since the head, or the trailers, began: no fewer than its own bytes.
+        # Bytes of slices since the head, or the trailers, began: an upper bound of their own bytes.
         self._head_bytes = 0
         self._is_in_head = True
         self._is_in_trailers = False
@@ -242,12 +236,12 @@ class RequestReader:
 
     @property
     def is_in_head(self) -> bool:
-        """Whether a request has begun whose head is not complete. A new connection owes one from the beginning."""
+        """Whether a request's head is incomplete. A new connection is within a head from its beginning."""
         return self._is_in_head
 
     @property
     def is_in_body(self) -> bool:
-        """Whether a request's body is not complete."""
+        """Whether a request's body is incomplete."""
         return self._open is not None
 
     @property
@@ -256,7 +250,7 @@ class RequestReader:
         return len(self._rest)
 
     def feed(self, data: bytes) -> None:
-        """Parse `data`, until the most requests wait."""
+        """Parse `data`, until too many requests wait."""
         if self._is_broken:
             return
         if len(data) <= _SLICE_BYTES and not self._rest:
@@ -291,7 +285,7 @@ class RequestReader:
         self._is_broken = True
         self._parser = self._receiver = self._open = cast("Any", None)
 
-    # What llhttp calls.
+    # Called by llhttp.
 
     def on_message_begin(self) -> None:
         """A request begins, perhaps after another."""
@@ -336,7 +330,7 @@ class RequestReader:
         self._is_read_parted = True
         if self._open is not None:
             self._open.finish()
-            self._is_broken = not self._open.is_persistent  # nothing that follows is a request
+            self._is_broken = not self._open.is_persistent  # no request can follow
             self._open = None
 
     def _begin(self, parser: HttpRequestParser) -> None:

@@ -1,6 +1,6 @@
-"""Serving processes by uvicorn, which owns the event loop, the workers, the signals and the orderly stop.
+"""Serving processes: uvicorn owns the event loop, the workers, the signals and the orderly stop.
 
-It makes connections of our class (`muniment.server.connection`), given as `http`.
+Its connections are of our class (`muniment.server.connection`), given as `http`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # Connections accepted in one turn: ten to twenty milliseconds, for which other connections wait.
 ALONE_PER_TURN: Final = 256
-# Beside other processes: who accepts all that wait leaves none to them, and a client that opens 32 connections at once
-# would have them all at one process, in half of the cases.
+# With several processes: one that accepts all waiting connections leaves none to the others. A client that opens 32
+# connections at once would have them all at one process in half of the cases.
 SHARED_PER_TURN: Final = 4
 
 
@@ -43,7 +43,7 @@ class Accepting:
         room: Callable[[], int] = lambda: sys.maxsize,
         per_turn: int = ALONE_PER_TURN,
     ) -> None:
-        """`listener` does not block; `room` is the number of further connections that the process may have."""
+        """`listener` is non-blocking; `room` returns how many more connections the process may have."""
         self._room = room
         self._per_turn = per_turn
         self._listener = listener
@@ -52,7 +52,7 @@ class Accepting:
         self._is_planned = False
 
     def plan(self, make_protocol: Callable[[], asyncio.Protocol]) -> None:
-        """Accept waiting connections later in this turn; `make_protocol` makes the protocol of one."""
+        """Accept waiting connections later in this turn, each with a protocol of `make_protocol`."""
         if not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._accept, make_protocol)
@@ -81,7 +81,7 @@ _ALLOCATIONS_PER_COLLECTION: Final = 20_000
 
 
 class ServedApplication(AsgiAdapter):
-    """The application of a process: with its lifespan for uvicorn, and the shared state for connections."""
+    """The application of a process, its lifespan for uvicorn, and the shared state of its connections."""
 
     def __init__(
         self, application: Answering, lifespan: Lifespan, *,
@@ -109,7 +109,7 @@ class Config(uvicorn.Config):
         """Accept the connections that wait after an accepted one."""
         if self.accepting is None:
             self.listener.setblocking(False)
-            # A few more than the limit are accepted, to be closed instead of left waiting.
+            # A few more than the limit are accepted and closed, instead of waiting.
             most = shared.connections_max + _DESCRIPTORS_RESERVED // 2
             per_turn = ALONE_PER_TURN if self.workers == 1 else SHARED_PER_TURN
             self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections, per_turn)
@@ -117,13 +117,13 @@ class Config(uvicorn.Config):
 
 
 class UvicornConnection(Connection):
-    """A connection as uvicorn makes it."""
+    """A connection with the constructor that uvicorn calls."""
 
     def __init__(
         self, config: Config, server_state: Any, app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:  # fmt: skip
-        """Take the arguments of uvicorn, which at its stop waits for the connections in `server_state`."""
+        """Take uvicorn's arguments; at its stop it waits for the connections in `server_state`."""
         served = cast("ServedApplication", config.loaded_app)
         loop = _loop or asyncio.get_running_loop()
         super().__init__(served.shared, loop, server_state.connections, server_state.tasks)
@@ -156,8 +156,8 @@ def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_m
             raise SystemExit(STARTUP_FAILURE)
         return
     server = uvicorn.Server(config)
-    # uvicorn handles signals while its loop runs, and afterwards raises the one that stopped it again. Its handler is
-    # set here too, so that a signal before the loop is not lost, and the one afterwards does nothing.
+    # uvicorn handles signals only while its loop runs, and then raises the one that stopped it again. With its handler
+    # set here too, a signal before the loop is not lost, and the repeated one is ignored.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, server.handle_exit)
     server.run([listener])
@@ -166,8 +166,8 @@ def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_m
 def settle_memory() -> None:
     """Make garbage collections rare, after everything is loaded.
 
-    Loaded objects stay, and requests leave no cycles. The collections of Python's default took a thirtieth of the time
-    of a create, and sometimes stopped all requests for tens of milliseconds.
+    Loaded objects stay, and requests leave no cycles. Python's default collections took a thirtieth of the time of a
+    create, and sometimes paused all requests for tens of milliseconds.
     """
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
@@ -180,7 +180,7 @@ def raise_descriptor_limit() -> None:
 
 
 def connections_by_descriptors() -> int:
-    """The most connections of a process that leave descriptors for everything else."""
+    """The most connections of a process that leave descriptors for other uses."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _CONNECTIONS_MAX
@@ -188,7 +188,7 @@ def connections_by_descriptors() -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The socket that all processes accept from. A client that connects before one is ready waits.
+    """The listening socket of all processes. Clients that connect before one is ready wait.
 
     Raises `OSError` with the reason.
     """

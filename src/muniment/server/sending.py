@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from muniment.server.reader import Exchange
     from muniment.server.unread import UnreadAnswers
 
-# Up to this size a body is joined to its head, which costs less than a second write.
+# Smaller bodies are joined to their heads, which is cheaper than a second write.
 JOINED_BYTES_MAX: Final = 64 * 1024
-# Bytes of a stream that the kernel keeps for a slow client: its own choice may be megabytes, for each of a thousand.
+# The kernel's buffer for a stream: its default may be megabytes, for each of a thousand clients.
 STREAM_BYTES_IN_KERNEL: Final = 64 * 1024
-# A stream lives for so long when its server closes the port.
+# Time for streams to end when the server stops.
 STREAM_SECONDS_AT_STOP: Final = 1.0
 
 
@@ -38,16 +38,16 @@ class Sending:
         self._unread = unread
         self._loop = loop
         self._drained: asyncio.Future[None] | None = None
-        # To call when a stream is aborted; None: this is no stream.
+        # Called when a stream is aborted; None for other answers.
         self._on_abort: Callable[[], object] | None = None
         self._is_lost = False
-        # Bytes of requests that wait until the client has read its answers.
+        # Unparsed bytes of requests, which wait until the client has read its answers.
         self.waiting_bytes = 0
-        # Whether the client has to read before it gets more.
+        # Whether the client must read before it gets more.
         self.is_paused = False
 
     def write(self, head: bytes, body: bytes = b"") -> None:
-        """Write an answer, or the beginning of one."""
+        """Write an answer, or its beginning."""
         if len(body) > JOINED_BYTES_MAX:
             self._transport.write(head)
             self._transport.write(body)
@@ -67,20 +67,20 @@ class Sending:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BYTES_IN_KERNEL)
 
     async def write_pieces(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
-        """Write a body, each piece when the pieces before it are sent. Raises `ClientGone`.
+        """Write a body, each piece after the earlier ones are sent. Raises `ClientGone`.
 
         With `is_chunked` the body is sent in chunks (RFC 9112 section 7.1).
         """
         if self._transport.is_closing():
             raise ClientGone
-        # The transport keeps a whole piece until all of it is sent, but counts only the unsent part: keep one at most.
+        # The transport keeps a whole piece until it is sent, but counts only the unsent part: keep one at most.
         self._transport.set_write_buffer_limits(high=0)
         try:
             await self._drain()
             async for piece in pieces:
                 if piece:
                     self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
-                await self._drain()  # before the next piece is made, which would wait in memory
+                await self._drain()  # before the next piece takes memory
         finally:
             if not self._transport.is_closing():
                 self._transport.set_write_buffer_limits()
@@ -114,12 +114,12 @@ class Sending:
         self._wake()
 
     def close(self) -> None:
-        """Close the connection when everything is sent, within the time limit for reading."""
+        """Close the connection after everything is sent, within the time limit for reading."""
         self._transport.close()
         self.await_reading()
 
     def close_now(self) -> None:
-        """Close a connection whose time is over; unsent bytes are dropped."""
+        """Close the connection now; unsent bytes are dropped."""
         if self._transport.get_write_buffer_size():
             self._transport.abort()
         else:
@@ -131,7 +131,7 @@ class Sending:
             self._unread.add(self, self._loop)
 
     def abort_soon(self) -> None:
-        """End a stream whose server stops: if the application has not ended it by then, its client does not read."""
+        """Abort a stream after a while, unless the application ends it before."""
         self._loop.call_later(STREAM_SECONDS_AT_STOP, self._transport.abort)
 
     def unread_bytes(self) -> int:
@@ -167,7 +167,7 @@ def has_length(reply: Streamed) -> bool:
 
 
 def framing_of(reply: Streamed, exchange: Exchange, *, is_stopping: bool) -> tuple[bool, bool]:
-    """How an answer in pieces ends: whether it is sent in chunks, and whether its connection must end with it."""
+    """The framing of a streamed answer: whether it is chunked, and whether its connection ends with it."""
     is_chunked = not has_length(reply) and exchange.has_chunks
     goes_on = exchange.is_persistent and exchange.is_whole and (is_chunked or has_length(reply)) and not is_stopping
     return is_chunked, not goes_on or isinstance(reply, Stream)

@@ -1,4 +1,4 @@
-"""State that the connections of one process share: the application, and the limits over all connections."""
+"""Shared state of the connections of a process: the application, and the limits over all connections."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from muniment.http.reply import Ready, Reply
     from muniment.http.request import Request
 
-# Idle connections of relayers and proxies; most proxies close after 60 s, so they close first.
+# Idle time of connections; most proxies close after 60 s, so they close first.
 IDLE_SECONDS_MAX: Final = 75
 # Connections of one client to one process; a browser opens six, a busy relayer some dozens. An IPv6 site has four times
-# as many, a quarter of those of a process.
+# as many, a quarter of a process's limit.
 CONNECTIONS_PER_CLIENT_MAX: Final = 512
 
 
@@ -35,13 +35,13 @@ class Answering(Protocol):
         ...
 
     def refuse(self, refusal: Refusal, request: Request) -> Ready[object]:
-        """The answer to a request that cannot be read."""
+        """The answer to a malformed request."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """One per serving process."""
+    """The shared state; one per serving process."""
 
     application: Answering
     # The time of day in seconds, for the `date` of answers.
@@ -51,9 +51,9 @@ class Shared:
     connections_max: int
     idle_seconds_max: float = IDLE_SECONDS_MAX
     connections_per_client_max: int = CONNECTIONS_PER_CLIENT_MAX
-    # Whether connections from an address may speak for many clients, and are not bounded as those of one.
+    # Whether an address is a proxy of many clients, without the limit of one client.
     is_proxy: Callable[[str], bool] = lambda _: False
-    # The names by which the connections of a client are counted, from its address: its own, and that of its site.
+    # The names under which the connections of an address are counted: the client's and its site's.
     client_names: Callable[[str], tuple[str, ...]] = lambda peer: (peer,)
     # Numbers from 0 up to 1, so that delayed refusals do not all leave at the same moment.
     chance: Callable[[], float] = random.random
@@ -65,7 +65,7 @@ class Shared:
     _date_until: float = float("-inf")
 
     def admit(self, clients: tuple[str, ...], peer: str) -> bool:
-        """Count a new connection of these `client_names`; False when a limit is reached; then it is not counted."""
+        """Count a new connection of these `client_names`; False, without counting it, at a limit."""
         if self.connections >= self.connections_max:
             return False
         is_full = has_most(clients, self._by_client.__getitem__, self.connections_per_client_max)
@@ -104,6 +104,6 @@ class Shared:
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
-    """The address of a connection's other end; empty unless it is an internet socket."""
+    """The address of a connection's peer; empty unless it is an internet socket."""
     peer: tuple[str, ...] | str | None = transport.get_extra_info("peername")  # two values for IPv4, four for IPv6
     return peer[0] if isinstance(peer, tuple) else ""

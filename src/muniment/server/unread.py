@@ -1,4 +1,4 @@
-"""Limits on answers that clients do not read: the time for each, and the memory for all."""
+"""Limits of unread answers: the time for each, and the memory for all."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def give_back() -> None:
-    """Return all free memory of glibc's heap (malloc_trim(3)); other C libraries have no such call.
+    """Return all free memory of glibc's heap to the system (malloc_trim(3)); other C libraries lack the call.
 
-    By itself glibc returns only free memory at the heap's end, so one small object after many freed answers keeps
-    them all. 250 MB take 20 ms, once after a crowd has gone.
+    By default glibc returns only the end of the heap, so one small object after many freed answers keeps them all.
+    250 MB take 20 ms, once after a crowd.
     """
     if trim := _trim():
         trim(0)
@@ -31,14 +31,14 @@ def _trim() -> Any:
 # Bytes that a connection must drain within the time below while more are unsent: 17.5 kbit/s.
 DRAINED_BYTES_MIN: Final = 64 * 1024
 DRAIN_SECONDS_MAX: Final = 30
-# A stream holds little, and a phone may lose its network for a while: any byte within this time is enough.
+# Streams hold little, and phones lose their network for a while: any byte within this time is enough.
 STREAM_SECONDS_MAX: Final = 60
 # Memory for the unread answers of a process.
 UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
-# Beyond the limit, connections are aborted until this share is left, so that not every further one causes aborts.
+# Beyond the limit, connections are aborted down to this share, so that aborts are rare.
 _SHARE_LEFT: Final = 7 / 8
 _LOOK_SECONDS: Final = 1.0
-# Memory is given back when so much was unread and half of it was freed since.
+# Memory is given back after this much was unread and half of it was freed.
 _GIVEN_BACK_BYTES_MIN: Final = 32 * 1024 * 1024
 
 
@@ -49,7 +49,7 @@ class Unread(Protocol):
 
     @property
     def is_stream(self) -> bool:
-        """Whether it gets a stream, which has no end."""
+        """Whether its answer is a stream, which has no end."""
         ...
 
     def unread_bytes(self) -> int:
@@ -58,7 +58,6 @@ class Unread(Protocol):
 
     def abort(self) -> None:
         """End the connection immediately; unsent bytes are dropped."""
-        ...
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class _Pace:
 
 
 class UnreadAnswers:
-    """The connections of a process whose clients must read before they get more."""
+    """The connections of a process with unread answers."""
 
     def __init__(
         self, *, bytes_max: int = UNREAD_BYTES_MAX, seconds_max: float = DRAIN_SECONDS_MAX,
@@ -92,7 +91,7 @@ class UnreadAnswers:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, connection: Unread, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the time in which the client of `connection` must read, by the clock of `loop`."""
+        """Start the time limit for the client of `connection`, by the clock of `loop`."""
         if connection in self._paces:
             return
         held = connection.unread_bytes()
@@ -105,12 +104,12 @@ class UnreadAnswers:
             self._make_room()
 
     def discard(self, connection: Unread) -> None:
-        """End the time: the client has read, or is gone."""
+        """End the time limit: the client has read, or has disconnected."""
         if pace := self._paces.pop(connection, None):
             self._bytes -= pace.now_held
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Abort the connections whose time is over; repeat every second while any connection is left."""
+        """Abort the connections whose time is over; repeats every second while any connection is left."""
         self._timer = None
         now = loop.time()
         for connection, pace in list(self._paces.items()):

@@ -1,4 +1,4 @@
-"""A trigger in plain words, for its owner before signing. Pure."""
+"""Previews: a trigger in plain words, before its owner signs it. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
 
 
 def _visible(text: str) -> str:
-    """`text` with JSON escapes for characters that are invisible, or that move or reorder visible ones.
+    """`text` with JSON escapes for characters that are invisible, or move or reorder others.
 
     `isprintable` is false for controls, formats (such as marks of writing direction), separators of lines and
     paragraphs, spaces other than U+0020, and unassigned or private characters.

@@ -84,7 +84,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
             trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
             record = encode(rules.deactivated(trigger, signature)).decode()
             await store.deactivate(transaction, each.sig, record, now_ms)
-        if active:  # so that the table of consents never outgrows the table of triggers
+        if active:  # so the table of deactivations never outgrows that of triggers
             first = listed[0]
             new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
             await store.keep_deactivation(transaction, new)
@@ -207,7 +207,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         context.disk.require()
         owner.check(NEW_TRIGGER)
     except Refusal:
-        # A registered consent gets its record, even if it would be refused today. For a consent that passes, the
+        # A registered consent returns its record, even if it would be refused today. For a consent that passes, the
         # transaction finds the record.
         known = await store.find_consent(context.database, body.signer, consent.digest)
         if known is None:
@@ -268,7 +268,7 @@ def _count(context: Context, outcome: str) -> None:
 
 
 async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, str], Values]:
-    """The function's inputs, and the values to sign after every check that POST /triggers will make."""
+    """The function's inputs, and the values to sign, after the same checks as in POST /triggers."""
     inputs = await _inputs(context, body.function_cid, "/functionCid")
     config = dict(body.config)
     if config.get("type") == ONCE:
@@ -296,7 +296,7 @@ def _check_config(context: Context, config: Mapping[str, Any], now_ms: int, poin
 
 
 def _length(request: Request, body: NewTrigger) -> int:
-    """The length of the body in bytes; a chunked body has no announced length and counts as compact JSON."""
+    """The length of the body in bytes; a chunked body counts as compact JSON."""
     announced = request.header(b"content-length")
     return int(announced) if announced is not None else len(encode(body))
 

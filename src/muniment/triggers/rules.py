@@ -35,7 +35,7 @@ from muniment.triggers.types import (
 )
 from muniment.wire import TIMESTAMP_MS_MAX, encode, iso_time
 
-# The topics of an EVM log (Yellow Paper, section 4.4.1), and the choices for one topic that a filter can hold.
+# The topics of an EVM log (Yellow Paper, section 4.4.1), and the choices for one topic in a filter.
 TOPIC_POSITIONS_MAX: Final = 4
 TOPIC_CHOICES_MAX: Final = 100
 # Bytes around the typed data in the body of a new trigger, with the longest description: four bytes per character.
@@ -47,7 +47,7 @@ _SECONDS_BELOW: Final = 1_000_000_000_000
 
 
 class Consent(msgspec.Struct, frozen=True):
-    """The content that a signature covers, with its hashes (EIP-712)."""
+    """The EIP-712 hashes of a signed trigger."""
 
     struct_hash: bytes
     digest: bytes
@@ -72,7 +72,7 @@ def consent(types: Types, values: Values, inputs: Mapping[str, str], domain: Dom
 
 
 def signed_consent(new: NewTrigger, inputs: Mapping[str, str], domain: Domain) -> Consent:
-    """The consent that `new` proves: the signer's signature over the typed data is valid.
+    """The consent in `new`, after verifying the signature over its typed data.
 
     Raises `InvalidTypedData`, and `SignatureMismatch` with the hashes computed here.
     """

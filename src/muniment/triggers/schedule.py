@@ -18,9 +18,9 @@ from cronsim import CronSim
 
 from muniment.errors import InvalidConfig
 
-# No honest expression comes near this: the longest common ones have about 40 characters.
+# Far above honest expressions, whose longest have about 40 characters.
 CRON_LENGTH_MAX: Final = 100
-# Accepted schedules kept: most triggers share a few schedules.
+# Cached schedules: most triggers share a few.
 _SCHEDULES_KEPT: Final = 1_024
 # 52 weeks: a run that is a year late is of no use.
 DELTA_SECONDS_MAX: Final = 52 * 7 * 86_400
@@ -61,7 +61,7 @@ _POSITIONS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 def check_cron(text: str) -> None:
-    """Accept a cron expression that has runs, or raise `InvalidConfig`.
+    """Check a cron expression. Raises `InvalidConfig`, also for one that never runs.
 
     The fields are minute, hour, day of month, month and weekday (0 or 7 is Sunday), with names, steps, ranges, lists,
     `?` and `L` (last day of the month; `5L` is the last Friday). A day field is given unless it is `*` or `?`; if both
@@ -121,8 +121,8 @@ def _plain(text: str) -> str:
 def _check_days_exist(days: list[str], months: list[str], weekdays: list[str]) -> None:
     """Refuse days that none of the months has, such as 30 February, unless a weekday is given too.
 
-    Only such an expression never runs: every other one runs at least every 8 years, the longest gap being from 29
-    February 2096 to 2104. So this need not search the calendar.
+    Every other expression runs at least every 8 years (the longest gap is from 29 February 2096 to 2104), so this need
+    not search the calendar.
     """
     if not days or "L" in days or weekdays:
         return
@@ -132,7 +132,7 @@ def _check_days_exist(days: list[str], months: list[str], weekdays: list[str]) -
 
 
 def _expand(field: _Field, part: str) -> list[str]:
-    """The values of one field as `cronsim` spells them; an empty list for `*` or `?`, which means every value."""
+    """The values of one field for `cronsim`; an empty list for `*` or `?`: every value."""
     if part in {"*", "?"}:
         return []
     values: list[str] = []

@@ -1,10 +1,10 @@
-"""Triggers in the database: each row holds the JSON record that clients get, and the columns that filters need."""
+"""Triggers in the database: each row has the JSON record and the columns for filters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -16,13 +16,93 @@ from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
 from muniment.triggers.types import DeactivationForm
 
 if TYPE_CHECKING:
+    from muniment.evm.signature import Signature
     from muniment.storage.database import Database, Reader, Transaction
 
 
-# The triggers that have ended since the last sweep: few, with their own index.
+class Registered(NamedTuple):
+    """A trigger in commit order."""
+
+    seq: int
+    sig: bytes
+    signer: bytes
+    digest: bytes
+    protocol: str
+    record: str
+
+
+class Ended(NamedTuple):
+    """A deactivation in commit order."""
+
+    seq: int
+    signature: bytes
+    signer: bytes
+    protocol: str
+    trigger_sigs: bytes
+    created_at_ms: int
+
+
+# The last numbers of both.
+LAST_REGISTERED: Final = "SELECT coalesce(max(seq), 0) FROM triggers"
+LAST_ENDED: Final = "SELECT coalesce(max(seq), 0) FROM deactivations"
+# The number of the trigger, or of the deactivation, at an offset from a number.
+NTH_REGISTERED: Final = "SELECT seq FROM triggers WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
+NTH_ENDED: Final = "SELECT seq FROM deactivations WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
+
+
+async def read_registered(database: Reader, after: int, before: int, limit: int) -> list[Registered]:
+    """Triggers with numbers between `after` and `before`, both not included, in the order of commits."""
+    rows = await database.fetch(
+        """SELECT seq, sig, signer, digest, protocol, record FROM triggers
+           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
+        (after, before, limit),
+    )
+    return [Registered(*row) for row in rows]
+
+
+async def read_ended(database: Reader, after: int, before: int, limit: int) -> list[Ended]:
+    """Deactivations, likewise."""
+    rows = await database.fetch(
+        """SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations
+           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
+        (after, before, limit),
+    )
+    return [Ended(*row) for row in rows]
+
+
+async def find_registered(database: Reader, sig: Signature) -> Registered | None:
+    """The trigger with this signature."""
+    row = await database.fetch_one(
+        "SELECT seq, sig, signer, digest, protocol, record FROM triggers WHERE sig = ?", (sig.raw,)
+    )
+    return Registered(*row) if row else None
+
+
+async def find_ended(database: Reader, signature: Signature) -> Ended | None:
+    """The deactivation with this signature."""
+    row = await database.fetch_one(
+        "SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations WHERE signature = ?",
+        (signature.raw,),
+    )
+    return Ended(*row) if row else None
+
+
+async def count_registered(database: Reader, first: int, before: int) -> int:
+    """The count of triggers with numbers from `first` to below `before`."""
+    sql = "SELECT count(*) FROM triggers WHERE seq >= ? AND seq < ?"
+    return (await database.fetch(sql, (first, before)))[0][0]
+
+
+async def count_ended(database: Reader, first: int, before: int) -> int:
+    """The count of deactivations, likewise."""
+    sql = "SELECT count(*) FROM deactivations WHERE seq >= ? AND seq < ?"
+    return (await database.fetch(sql, (first, before)))[0][0]
+
+
+# Triggers that ended after the last sweep: few, with an index of their own.
 ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 
-# The triggers that a sweep marked before their end, because its clock was ahead: also few, with their own index.
+# Triggers that a sweep marked before their end, because its clock was ahead: few, with an index of their own.
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
 _SIGNATURE_BYTES: Final = 65
 # The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
@@ -110,7 +190,7 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
 
 
 async def _add(transaction: Transaction, row: tuple[object, ...]) -> bool:
-    """Add a trigger and its event; whether it was not there."""
+    """Add a trigger and its event; False if it exists."""
     if transaction.adds_events:
         return await transaction.add_last(_INSERT, row)
     if not await transaction.add_last(_INSERT_BEFORE_EVENT, row):
@@ -213,7 +293,7 @@ def split_sigs(listed: bytes) -> list[bytes]:
 
 
 async def mark_ended(transaction: Transaction, now_ms: int) -> int:
-    """Mark ended triggers as no longer live, and unmark triggers that have not ended; the larger of both numbers.
+    """Mark ended triggers as not live, and unmark triggers that have not ended; returns the larger count.
 
     The outer conditions repeat the inner ones, because a trigger may be deactivated while the statement waits for its
     row.

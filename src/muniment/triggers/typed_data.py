@@ -1,7 +1,7 @@
-"""The typed data of a trigger: the EIP-712 types for a function's inputs, and the types that a caller may use instead.
+"""EIP-712 typed data of triggers: types for a function's inputs, and the alternatives that a caller may use.
 
 Clients use different types for some members, so a signature is verified against the caller's own types. A closed table
-limits them, so that typed data means the same to the wallet, to this registry and to a relayer.
+limits them, so that typed data has one meaning for wallet, registry and relayer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from muniment.evm.typed_data import (
 from muniment.evm.words import SAFE_INTEGER_MAX, WORDS, Encode
 from muniment.wire import Amount, json_kind
 
-# One byte in the types of most clients; no relayer has so many validators.
+# One byte in the types of most clients.
 VALIDATIONS_MAX: Final = 255
 
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
@@ -127,7 +127,7 @@ PRIMARY: Final = "Trigger"
 TOKEN: Final = {"address": "address", "chainId": "uint256"}
 TOKEN_AMOUNT: Final = {"token": "Token", "amount": "string"}
 
-# Functions use few tokens on few chains. An entry takes at most about 1 kB: 2 MB when full.
+# Cached tokens: an entry takes at most about 1 kB, 2 MB when full.
 _TOKENS_KEPT: Final = 2_048
 
 
@@ -149,10 +149,7 @@ def compile_input(fixed: dict[str, Any]) -> Struct:
 
 
 def _cached(encode: Encode, names: Iterable[str]) -> Encode:
-    """`encode` with a cache, for a struct whose members `names` are short in every valid value.
-
-    Refused values are not cached.
-    """
+    """`encode` with a cache, for a struct whose members `names` are short in every valid value."""
     names = tuple(names)
     members_of = cast("Callable[[dict[str, object]], tuple[object, ...]]", itemgetter(*names))
 
@@ -210,7 +207,7 @@ _CONFIG: Final = {
     ONCE: {"type": "uint8", "startDate": "uint256", "delta": "string", "endDate": "uint256"},
 }  # fmt: skip
 
-# The closed table: the types that a member may have instead of its type in `/triggers/sign-params`.
+# The closed table: alternatives to the type of a member in `/triggers/sign-params`.
 _ANY_UINT: Final = frozenset(word for word in WORDS if word.startswith("uint"))
 _ALSO: Final[Mapping[str, frozenset[str]]] = {
     "executionFeeLimit": frozenset({"string"}), "minValidations": _ANY_UINT, "type": _ANY_UINT,
@@ -343,7 +340,7 @@ def _check_any_order(given: object, struct: str, wanted: Mapping[str, str], opti
 
 
 def _read_members(given: object, struct: str) -> list[tuple[str, str]]:
-    """The members as pairs of name and type. The closed table allows nothing else in a member."""
+    """The members as pairs of name and type, without other keys."""
     if not isinstance(given, list):
         raise InvalidTypedData("a struct is an array of members", pointer=f"/types/{struct}")
     pairs: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The shapes of the triggers slice."""
+"""The records of triggers, their JSON Schemas and examples."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ TYPES_SCHEMA: Final = {
 }  # fmt: skip
 
 
-# A wallet shows them in one list, and one transaction deactivates them.
+# Limited because one transaction deactivates them, and a wallet shows them in one list.
 TRIGGER_SIGS_MAX: Final = 100
 DESCRIPTION_LENGTH_MAX: Final = 1000
 

@@ -22,7 +22,7 @@ async def test_reads_that_hang_hold_up_no_other_thread_and_at_most_half_of_the_r
     except TimeoutError:
         goes_on.set()
         raise
-    further = asyncio.create_task(reads.go_on(goes_on.is_set))  # an answer that has begun is not broken off
+    further = asyncio.create_task(reads.run_next(goes_on.is_set))  # an answer that has begun is not broken off
     goes_on.set()
     assert all(await asyncio.gather(*waiting))
     assert await further

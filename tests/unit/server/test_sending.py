@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from wires import GET, Answers, Wire, turns
 
-from muniment.app import Application, create_app
+from muniment.app import Application, build_context
 from muniment.http.reply import JSON, Ready, Reply, Streamed
 from muniment.http.request import Request
+from muniment.settings import Settings
 
 
 def answering(reply: Reply) -> Answers:
@@ -113,9 +114,8 @@ async def test_an_application_that_fails_ends_the_connection() -> None:
 
 
 @pytest.fixture
-async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Application]:
-    monkeypatch.setenv("MUNIMENT_DATA_DIR", str(tmp_path))
-    made = create_app()
+async def app(tmp_path: Path) -> AsyncIterator[Application]:
+    made = Application(build_context(Settings(data_dir=tmp_path)))
     yield made
     await made.context.database.close()
 

@@ -23,7 +23,7 @@ from muniment.triggers.types import Trigger
 
 @page("/console/account")
 async def account_page(context: Context, request: Request) -> Page:
-    """The places that the script fills."""
+    """The account of a logged-in wallet, which a script fills."""
     body = html(
         '<h1>Account</h1><div id="account" data-lifetime="{}"><p class="faint">API keys, balances and the profile need '
         "a log-in with a wallet, and so a script. Without one, use <code>muniment login</code>.</p></div>"

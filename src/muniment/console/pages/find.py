@@ -36,7 +36,7 @@ _CID_LENGTH_MIN: Final = 46
 
 @operation("GET", "/console/find", cost=COST, sheds=Shed.PAGE)
 async def find(context: Context, request: Request) -> Ready[bytes]:
-    """Lead to the page of what `q` names, or say what it was taken for."""
+    """Redirect to the page of the identifier in `q`, or report what it looks like."""
     root = root_from(request.path)
     given = parse_qs(request.query[:_LENGTH_MAX].decode("ascii", "replace")).get("q", [""])[0].strip()
     for part in reversed([each for each in _PARTS.split(unquote(given)) if each]):

@@ -46,7 +46,7 @@ _TRIGGERS: Final = 10
 
 @page("/console/functions")
 async def list_page(context: Context, request: Request) -> Page:
-    """The functions that the address asks for, newest first."""
+    """The functions that match the filters, newest first."""
     root = root_from(request.path)
     found = await reading.listing(
         list_functions.handler, context, request, reading.read_query(request, _QUERY), Function
@@ -64,7 +64,7 @@ async def list_page(context: Context, request: Request) -> Page:
 
 @page("/console/functions/{cid}")
 async def function_page(context: Context, request: Request, cid: Cid) -> Page:
-    """One function. Its script fetches the bundle's blocks and hashes them."""
+    """One function. Its script fetches and hashes the bundle's blocks."""
     root, now_ms = root_from(request.path), context.now_ms()
     function = reading.decoded((await get_function.handler(context, request, cid)).body, Function)
     manifest = await _manifest(context, request, function)

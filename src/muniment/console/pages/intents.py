@@ -59,7 +59,7 @@ _FILTERS: Final = (
 
 @page("/console/intents")
 async def list_page(context: Context, request: Request) -> Page:
-    """The intents that the address asks for, newest first."""
+    """The intents that match the filters, newest first."""
     root = root_from(request.path)
     query = reading.read_query(request, _QUERY, b"generation=all")
     found = await reading.intents(context, request, query)
@@ -87,7 +87,7 @@ _UNDECIDED: Final = ("created", "enqueued", "submitted")
 
 @page("/console/intents/{hash}")
 async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page:
-    """One intent. Its script tells when it has changed.
+    """One intent. Its script announces changes.
 
     It shows the newest 50 proposals and logs, as a listing does: an intent may have thousands, which
     `GET /intents/{hash}` streams.
@@ -127,7 +127,7 @@ def _life_line(moves: Sequence[Move], now_ms: int) -> Html:
 
 
 def _moved(move: Move, now_ms: int, *, has_day: bool) -> Html:
-    """When an intent got a status: to the second, because moves are seconds apart."""
+    """The time of a move: to the second, because moves are seconds apart."""
     if not move.at:
         return html('<span class="faint">time not known</span>')
     exact = absolute(move.at).removesuffix(" UTC")
@@ -136,21 +136,21 @@ def _moved(move: Move, now_ms: int, *, has_day: bool) -> Html:
 
 
 def _changed(intent_hash: str, etag: str) -> Html:
-    """The place where a script says that the intent has changed."""
+    """The place where a script announces that the intent has changed."""
     return html(
         '<div id="changed" class="changed" data-hash="{}" data-etag="{}" aria-live="polite"></div>', intent_hash, etag
     )
 
 
 def _newest(shown: int, count: int, json: str) -> Html:
-    """That some are left out, and where all of them are."""
+    """A note that only the newest are shown, with a link to all of them."""
     if shown >= count:
         return NOTHING
     return html('<span>the newest {} of {}; <a href="{}">all as JSON</a></span>', shown, f"{count:,}", json)
 
 
 def _why(intent: AnyIntent, moves: Sequence[Move], now_ms: int) -> Html | None:
-    """Why nothing happened, or what it waits for, where the records say it."""
+    """The reason why nothing happened, or the next event that the intent waits for, if the records show it."""
     if intent.status == "expired":
         words = _why_expired(intent, moves)
     elif intent.status == "discarded":
@@ -187,7 +187,7 @@ def _waits_for(intent: AnyIntent, now_ms: int) -> str:
 
 
 class _Shown:
-    """The parts of the page that need the chains and tokens."""
+    """The parts of an intent's page that need chains and tokens."""
 
     def __init__(self, context: Context, intent: AnyIntent, root: str) -> None:
         self._intent, self._root, self._chains = intent, root, context.chains
@@ -271,7 +271,7 @@ class _Shown:
         )
 
     def _transaction(self, value: Any, *, is_destination: bool = False, whole: bool = True) -> Html | None:
-        """A transaction with links to explorers: those of the operations' chains, else of all that may have it."""
+        """A transaction with links to explorers of the operations' chains, else of all chains that may have it."""
         if not value:
             return None
         said = {each.chain_ids[-1] for each in self._asked if each.chain_ids} if is_destination else self._paid_on

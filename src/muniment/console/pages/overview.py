@@ -93,7 +93,7 @@ _KIB: Final = 2**10
 
 @page("/console/service")
 async def service_page(context: Context, request: Request) -> Page:
-    """Readiness, domain, limits and chains. Never a URL of a node or a database: they hold keys."""
+    """Readiness, domain, limits and chains, without URLs of nodes and databases, which contain keys."""
     root, settings = root_from(request.path), context.settings
     domain = registry_domain(settings.protocol_name)
     keys = [each.id for each in ring_of(context.secrets()).secrets]
@@ -147,7 +147,7 @@ def _limits(context: Context) -> Html:
 
 
 def _duration(seconds: int) -> str:
-    """A length of time in the largest unit that it is whole in."""
+    """A duration in the largest unit without a remainder."""
     for name, length in (("hour", 3600), ("minute", 60)):
         if seconds % length == 0:
             return f"{seconds // length} {name}{'' if seconds == length else 's'}"

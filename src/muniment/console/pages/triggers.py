@@ -65,7 +65,7 @@ _INTENTS: Final = 10
 
 @page("/console/triggers")
 async def list_page(context: Context, request: Request) -> Page:
-    """The triggers that the address asks for, newest first."""
+    """The triggers that match the filters, newest first."""
     root = root_from(request.path)
     found = await reading.listing(
         list_triggers.handler, context, request, reading.read_query(request, _QUERY), Trigger
@@ -83,7 +83,7 @@ async def list_page(context: Context, request: Request) -> Page:
 
 @page("/console/triggers/{sig}")
 async def trigger_page(context: Context, request: Request, sig: Signature) -> Page:
-    """One trigger. Its script recovers the signer from what the API answers."""
+    """One trigger. Its script recovers the signer from the API's answer."""
     root, now_ms = root_from(request.path), context.now_ms()
     reply = await get_trigger.handler(context, request, sig)
     trigger = reading.decoded(await reading.whole(reply), Trigger)
@@ -168,7 +168,7 @@ def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
 async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
     """The places for the checks of the signature and of the log, which need a script.
 
-    A registry that was renamed keeps the triggers of its former name under that name's domain.
+    A renamed registry keeps earlier triggers under the domain of its former name.
     """
     protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
     protocol = next(iter(protocols), context.settings.protocol_name)
@@ -223,7 +223,7 @@ _SUGGESTED: Final = 25
 
 @page("/console/triggers/new")
 async def wizard_page(context: Context, request: Request) -> Page:
-    """The places that the script fills, and the functions to choose from."""
+    """The wizard, which a script fills, with suggested functions and chains."""
     root = root_from(request.path)
     query = FunctionQuery(limit=_SUGGESTED)
     newest = await reading.listing(list_functions.handler, context, request, query, Function)

@@ -11,7 +11,7 @@ from muniment.tlog.keys import keys_of_log
 from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.mark import read_mark
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch
-from muniment.triggers import order as triggers
+from muniment.triggers import store as triggers
 from muniment.wire import Record, iso_time
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from muniment.tlog.tiles import (
     unpacked,
 )
 from muniment.tlog.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
-from muniment.triggers import order as triggers
+from muniment.triggers import store as triggers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from muniment.functions import store as functions
 from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
 from muniment.tlog.fields import time_ms_of
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
-from muniment.triggers import order as triggers
+from muniment.triggers import store as triggers
 from muniment.triggers.store import split_sigs
 from muniment.triggers.typed_data import registry_domain
 from muniment.wire import iso_time

@@ -36,7 +36,7 @@ from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.serving.reading import Part, Tail, read_part, read_proof
 from muniment.tlog.tiles import PATH_PATTERN, parse_path
 from muniment.tlog.types import MERGE_DELAY_S, LogEpoch, LogShown
-from muniment.triggers import order as triggers
+from muniment.triggers import store as triggers
 from muniment.wire import ProvedText, Record, encode
 
 T = TypeVar("T")
