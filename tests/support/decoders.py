@@ -577,7 +577,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "tlog._CREATOR Decoder",
             "tlog._shown split",
             "tlog._state split",
-            "tlog.signed_at_ms split",
+            "tlog.Epoch.signed_at_ms split",
         }
     ),
     "a value that was checked, made by ourselves again": frozenset(
