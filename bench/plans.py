@@ -144,7 +144,6 @@ class Recorder:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self.seen: list[Statement] = []
-        self.rows_counted: dict[str, tuple[int, int]] = {}
 
     async def fetch(self, sql: LiteralString, parameters: Sequence[object] = ()) -> list[Any]:
         """All rows."""

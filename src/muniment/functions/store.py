@@ -15,8 +15,7 @@ from muniment.ipfs.cid import DAG_PB, Cid
 from muniment.pins import queue as pins
 from muniment.storage.listing import Listed, Rows, in_order
 from muniment.storage.pages import read_page
-from muniment.storage.row_counts import has_row_behind
-from muniment.storage.scopes import scope
+from muniment.storage.scopes import has_row_after, scope
 from muniment.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ async def search(database: Reader, query: FunctionQuery, client: str = "") -> Pa
     `DeadlineExceeded`.
     """
     if query.is_long:
-        if query.cids is not None or not await has_row_behind(database, table_of_numbers(query), query.offset, client):
+        if query.cids is not None or not await has_row_after(database, table_of_numbers(query), query, client):
             return EMPTY
         query.check_offset()
     listed, conditions = _EVERY_FUNCTION, list[Condition]()

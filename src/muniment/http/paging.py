@@ -196,11 +196,16 @@ class PageQuery(Record, frozen=True):
         """The most bytes of the page; None without a cursor: clients that page by offset rely on `limit` records."""
         return None if self.cursor is None else CURSOR_PAGE_BYTES_MAX
 
+    @property
+    def offset_max(self) -> int:
+        """The largest offset that is served if rows follow it."""
+        return OFFSET_WALKED_MAX
+
     def check_offset(self) -> None:
         """Raise `InvalidParameter` for too large an offset."""
-        if self.offset > OFFSET_WALKED_MAX:
+        if self.offset > self.offset_max:
             raise invalid_parameter(
-                "offset", f"is at most {OFFSET_WALKED_MAX}; to go further, follow the cursor in the Link header"
+                "offset", f"is at most {self.offset_max}; to go further, follow the cursor in the Link header"
             )
 
 

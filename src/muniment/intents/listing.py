@@ -17,13 +17,12 @@ from msgspec.structs import replace
 
 from muniment.http.paging import EMPTY, Page
 from muniment.intents import store
-from muniment.intents.generations import FIRST, SECOND, Generation
+from muniment.intents.generations import Generation
 from muniment.intents.plans import LISTED, Plan, planned
 from muniment.intents.store import HEAD_COLUMNS, Head
 from muniment.storage.listing import Part, Rows, merged_page_keys, page_keys
 from muniment.storage.pages import utf8_length
-from muniment.storage.row_counts import has_row_behind
-from muniment.storage.scopes import Scope, are_few, first_rows, timed_scope
+from muniment.storage.scopes import Scope, are_few, first_rows, has_row_after, timed_scope
 from muniment.storage.sql import placeholders
 
 if TYPE_CHECKING:
@@ -39,12 +38,6 @@ if TYPE_CHECKING:
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 # Rows that the event loop reads in addition to the rows of the page: well under a millisecond.
 ROWS_WALKED_MAX: Final = 500
-# The numbers of all intents, or of one generation, as text after FROM.
-NUMBERS: Final[dict[Generation | None, LiteralString]] = {
-    None: "intents",
-    FIRST: "(SELECT seq FROM intents WHERE generation = 1) numbered",
-    SECOND: "(SELECT seq FROM intents WHERE generation = 2) numbered",
-}
 
 
 async def search(database: Reader, query: IntentQuery, moment: Moment, client: str = "") -> Page:
@@ -56,7 +49,7 @@ async def search(database: Reader, query: IntentQuery, moment: Moment, client: s
     if not query.deadlines:
         return EMPTY
     if query.is_long:
-        if not await has_row_behind(database, NUMBERS[query.only_generation], query.offset, client):
+        if not await has_row_after(database, "intents", query, client):
             return EMPTY
         query.check_offset()
     heads = [Head.of(row, moment) for row in await _rows(database, query, store.expiry(moment), client)]

@@ -100,14 +100,6 @@ class Reader(Protocol):
         ...
 
     @property
-    def rows_counted(self) -> dict[str, tuple[int, int]]:
-        """The counts of `storage.row_counts`: for each table one `seq`, and the number of rows up to it.
-
-        A count stays correct, because rows are only added to these tables, and only after the visible rows.
-        """
-        ...
-
-    @property
     def times_differ_ms(self) -> int:
         """How far, in milliseconds, the time of a row may usually be ahead of the time of a row committed later.
 

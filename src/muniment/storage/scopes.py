@@ -43,6 +43,11 @@ class PageRequest(Protocol):
         ...
 
     @property
+    def offset_max(self) -> int:
+        """The largest offset that is walked."""
+        ...
+
+    @property
     def limit(self) -> int:
         """The number of rows in a page."""
         ...
@@ -154,6 +159,20 @@ async def _first_seq(database: Reader, table: LiteralString, condition: LiteralS
     sql = f"SELECT seq FROM {table} WHERE created_at_ms {condition} LIMIT 1"
     rows = await database.fetch(sql, (time_ms,))
     return rows[0][0] if rows else None
+
+
+async def has_row_after(database: Reader, table: LiteralString, request: PageRequest, client: str) -> bool:
+    """Whether rows may follow the offset of a long page; a short walk or none decides it.
+
+    Numbers begin at 1, so their maximum bounds the count. On PostgreSQL they have gaps, so an offset too large to walk
+    needs a count of as many rows as can be walked. Raises `DeadlineExceeded`.
+    """
+    ((last,),) = await database.fetch(f"SELECT max(seq) FROM {table}")
+    if (last or 0) <= request.offset or request.offset <= request.offset_max:
+        return (last or 0) > request.offset
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?) counted"
+    ((count,),) = await database.fetch_slow(sql, (request.offset_max + 1,), client=client)
+    return count > request.offset_max
 
 
 async def are_few(database: Reader, table: LiteralString, conditions: Sequence[Condition], rows_max: int) -> bool:

@@ -18,8 +18,7 @@ from muniment.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery,
 from muniment.ipfs.cid import BundleCid
 from muniment.storage.listing import NOW, Listed, Part, Rows, at_time, page_statements
 from muniment.storage.pages import PageStatements, read_page
-from muniment.storage.row_counts import has_row_behind
-from muniment.storage.scopes import Scope, timed_scope
+from muniment.storage.scopes import Scope, has_row_after, timed_scope
 from muniment.storage.sql import Condition, placeholders
 from muniment.triggers.store import EARLY, ENDED
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
@@ -75,7 +74,7 @@ async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str
     `DeadlineExceeded`.
     """
     if query.is_long:
-        if query.sigs is not None or not await has_row_behind(database, "triggers", query.offset, client):
+        if query.sigs is not None or not await has_row_after(database, "triggers", query, client):
             return EMPTY
         query.check_offset()
     within = await timed_scope(database, "triggers", query, has_time_walk=True)

@@ -74,7 +74,6 @@ class PostgresDatabase:
         self._slow_slots: list[Slot] = [Slot(self._connector) for _ in range(SLOW_SLOTS)]
         self._free_slow_slots = asyncio.Semaphore(SLOW_SLOTS)
         self._client_slots = ClientSlots()
-        self.rows_counted: dict[str, tuple[int, int]] = {}
 
     @property
     def connections_made(self) -> int:

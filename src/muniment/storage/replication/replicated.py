@@ -79,12 +79,11 @@ class _RequestReader:
     merges_unions: bool = PostgresDatabase.merges_unions
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
-    __slots__ = ("_primary", "_replica", "rows_counted")
+    __slots__ = ("_primary", "_replica")
 
     def __init__(self, primary: PostgresDatabase, replica: Replica) -> None:
         """Begin at `replica`."""
         self._primary = primary
-        self.rows_counted = primary.rows_counted
         self._replica: Replica | None = replica
 
     async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:

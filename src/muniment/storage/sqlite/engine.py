@@ -96,7 +96,6 @@ class SqliteDatabase:
         )
         self._slow_readers = ThreadPoolExecutor(SLOW_READERS, thread_name_prefix="slow-read")
         self._client_slots = ClientSlots()
-        self.rows_counted: dict[str, tuple[int, int]] = {}
 
     async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows, read on the event loop."""
