@@ -17,7 +17,7 @@ from answers import ok
 from builders import Wallet, deploy, register
 from followed_world import BUNDLE, LOG, OWNER, Site, changing, draft_of, fill, followed_registry
 from log_site import opened_epoch
-from middle import Answered, Behaviour, CosignRequest, Forward
+from middle import Answered, Asked, Behaviour, Forward
 from muniment.client import Forged, Registry
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
@@ -103,7 +103,7 @@ def test_what_the_registry_shows_of_a_deactivation_is_compared_with_the_log(site
 
 
 def test_a_trigger_whose_function_the_registry_lacks_is_told_and_the_rest_is_read(site: Site, tmp_path: Path) -> None:
-    def lack(asked: CosignRequest, forward: Forward) -> Answered:
+    def lack(asked: Asked, forward: Forward) -> Answered:
         problem = b'{"code": "content-not-found", "detail": "no such block"}'
         is_meant = asked.target.startswith("/ipfs/")
         return Answered(404, {"content-type": "application/json"}, problem) if is_meant else forward()
