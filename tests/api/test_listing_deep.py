@@ -1,4 +1,4 @@
-"""Pages of triggers far behind an offset: the same rows as anybody would count, and on SQLite no other row is read."""
+"""Pages of triggers at a large offset: the same rows as a plain count gives, and on SQLite no other row is read."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ FILTERS = st.fixed_dictionaries(
         "createdBefore": st.integers(TIME_MAX * 3 // 4, TIME_MAX),
     },
 )
-# How far behind, in percent of what there is.
+# The offset, in percent of the rows.
 PLACES = st.integers(0, 101)
 LIMITS = st.sampled_from([1, 10, 100])
 SORTS = st.sampled_from([1, -1])

@@ -58,7 +58,7 @@ def identity(row: dict[str, Any]) -> str:
 
 
 async def later(client: httpx2.AsyncClient, context: Context, shown: httpx2.Response) -> list[Any]:
-    """The rows behind the link of a page, to the end, without those that PostgreSQL may give again."""
+    """The rows after the link of a page, to the end, without those that PostgreSQL may give again."""
     target = prev_of(shown)
     assert target
     rows = await walk(client, target)

@@ -1,4 +1,4 @@
-"""Pages longer than the memory for one client: they leave in slices, and behind a cursor end at 1 MiB."""
+"""Pages longer than the memory for one client: they leave in slices, and after a cursor end at 1 MiB."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def page_of(records: Sequence[str]) -> bytes:
 
 
 def within_1_mib(records: Sequence[str]) -> Sequence[str]:
-    """What a page behind a cursor holds of these, counted one by one."""
+    """The records of a page after a cursor, counted one by one."""
     shown = len(records)
     while shown > 1 and len(page_of(records[:shown])) > CURSOR_PAGE_BYTES_MAX:
         shown -= 1

@@ -63,7 +63,7 @@ async def test_a_table_in_use_is_changed_between_the_transactions_of_others(
     other = PostgresDatabase(url)
     migrating = asyncio.create_task(other.migrate())
     deadline = time.monotonic() + 3 * postgres_migrate.TABLE_WAIT_SECONDS_MAX
-    while time.monotonic() < deadline:  # readers behind it wait for a second at most, and are never refused
+    while time.monotonic() < deadline:  # readers after it wait for a second at most, and are never refused
         await database.fetch("SELECT name FROM users LIMIT 1")
         await asyncio.sleep(0.05)
     assert not migrating.done()

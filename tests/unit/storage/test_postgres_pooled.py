@@ -1,4 +1,4 @@
-"""Prepared statements that are lost, as behind a pooler that gives each transaction another session."""
+"""Prepared statements that a pooler loses, because it gives each transaction another session."""
 
 from __future__ import annotations
 

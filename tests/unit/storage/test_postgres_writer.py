@@ -18,7 +18,7 @@ ANSWER_SECONDS_MAX = 120
 async def test_a_failing_log_keeps_no_caller_waiting(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as closed:  # as when standard error was closed before the service started
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(closed))
-    with socket.socket() as held:  # bound, and nobody listens
+    with socket.socket() as held:  # bound, but not listening
         held.bind(("127.0.0.1", 0))
         database = PostgresDatabase(f"postgresql://nobody@127.0.0.1:{held.getsockname()[1]}/none")
         for writers in (1, 3):

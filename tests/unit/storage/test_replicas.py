@@ -133,7 +133,7 @@ async def test_only_the_primary_decides_that_a_row_does_not_exist(
         while await (reader := await at_the_replica(database)).fetch(*find):
             pass  # on a busy machine the replica's answer came too late
     assert await reader.fetch_one(*find) == ("3",)
-    assert await reader.fetch(*find) == [("3",)], "and what comes behind is not older"
+    assert await reader.fetch(*find) == [("3",)], "and later reads are not older"
     await replica.execute("SELECT pg_wal_replay_resume()")
 
 

@@ -39,7 +39,7 @@ async def test_the_writing_connection_flushes_every_commit(database: SqliteDatab
     assert pragma(connection, "synchronous") == FULL
     assert pragma(connection, "journal_mode") == "wal"
     assert pragma(connection, "foreign_keys") == 1
-    assert pragma(connection, "busy_timeout") == 0  # the event loop waits for nobody; the thread does
+    assert pragma(connection, "busy_timeout") == 0  # the event loop never waits for the lock; the thread does
 
 
 @pytest.mark.parametrize(("name", "value"), [("synchronous", FULL), ("journal_mode", "wal"), ("foreign_keys", 1)])
