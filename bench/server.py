@@ -140,8 +140,8 @@ def muniment(data: Path, *, database_url: str | None = None, has_log: bool = Tru
     A registry that is only copied has no log, because a copy changes the numbers of its rows.
     """
     changed = {"MUNIMENT_DATABASE_URL": database_url} if database_url else {}
-    if not has_log:
-        changed["MUNIMENT_TLOG"] = "off"
+    if has_log:
+        changed["MUNIMENT_TLOG_NAME"] = "bench.example.org"
     return Server(serve_command(data), NO_LIMITS | changed)
 
 

@@ -236,7 +236,7 @@ async def _record(url: str) -> dict[str, list[Statement]]:
         settings = Settings(
             data_dir=Path(folder), database_url=url, blocks_url="database:", log_level="error",
             rate_limit_client="off", rate_limit_login="off", rate_limit_owner="off", rate_limit_stop="off",
-            tlog="on", tlog_name="bench.example.org", tlog_key="11" * 32,
+            tlog_name="bench.example.org", tlog_key="11" * 32,
         )  # fmt: skip
         # The same intents as in the tests, whose deadlines are of this time.
         app = Application(build_context(settings, now_ms=lambda: 1_795_204_080_000))

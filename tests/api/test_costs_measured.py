@@ -52,7 +52,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
     return Settings(
         data_dir=tmp_path / "data", database_url=database_url, log_level="error",
         rate_limit_client="1000000/10s", rate_limit_login="off", rate_limit_stop="off", rate_limit_owner="off",
-        tlog="on", tlog_name="registry.example", tlog_key=KEY, webhooks="users",
+        tlog_name="registry.example", tlog_key=KEY, webhooks="users",
     )  # fmt: skip
 
 

@@ -23,18 +23,12 @@ from muniment.tlog.sequencing.mark import MARK_FILE
 from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.tree import leaf_hash
 
-NAMED, GENERATED = "registry.example", ""
 CURSORS: list[LiteralString] = ["after_function", "after_trigger", "after_deactivation"]
 
 
-@pytest.fixture(params=[NAMED, GENERATED], ids=["named", "generated"])
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @pytest.fixture
-def settings(settings: Settings, name: str) -> Settings:
-    return replace(settings, tlog="on", tlog_name=name, tlog_key=KEY)
+def settings(settings: Settings) -> Settings:
+    return replace(settings, tlog_name="registry.example", tlog_key=KEY)
 
 
 async def unsigned(context: Context, clock: Clock) -> Epoch:
@@ -53,7 +47,6 @@ async def lose_place(context: Context) -> None:
     await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 @pytest.mark.parametrize("column", CURSORS)
 @pytest.mark.parametrize("other", [-1, 2**40, 2**62])
 async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, column: LiteralString, other: int) -> None:
@@ -77,9 +70,8 @@ DAMAGED_RUNS: list[LiteralString] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 @pytest.mark.parametrize("damage", DAMAGED_RUNS)
-async def test_an_epoch_behind_damaged_runs_leaves_nothing_out(
+async def test_an_epoch_after_damaged_runs_leaves_nothing_out(
     context: Context, clock: Clock, damage: LiteralString
 ) -> None:
     await turn(context, clock)
@@ -105,7 +97,7 @@ async def _move(context: Context, column: LiteralString, by: int) -> int:
 
 @pytest.mark.parametrize("signed", [0, 2, 300])
 async def test_facts_that_were_not_signed_come_into_the_next_epoch(
-    context: Context, client: httpx2.AsyncClient, clock: Clock, name: str, signed: int
+    context: Context, client: httpx2.AsyncClient, clock: Clock, signed: int
 ) -> None:
     owner = Wallet(5)
     cid = await deploy(client, Bundle(), wallet=owner)
@@ -123,9 +115,8 @@ async def test_facts_that_were_not_signed_come_into_the_next_epoch(
     stored = await unsigned(context, clock)
     assert stored.size > stored.note_size
     await lose_place(context)
-    if name:
-        assert (await turn(context, clock)).state == "halted"
-        await begin(context)
+    assert (await turn(context, clock)).state == "halted"
+    await begin(context)
     after = await turn(context, clock)
     assert (after.epoch, after.state, after.note_size) == (2, "open", after.size)
     facts = kinds(await entries_of(context))

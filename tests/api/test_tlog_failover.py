@@ -70,7 +70,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site]:
         url = await primary.create_database("site")
         settings = unlimited_settings(
             data_dir=tmp_path / "data", database_url=url, log_level="error",
-            tlog="on", tlog_name="registry.example", tlog_key=KEY,
+            tlog_name="registry.example", tlog_key=KEY,
         )  # fmt: skip
         yield Site(primary, stack.enter_context(primary.replica()), settings)
 

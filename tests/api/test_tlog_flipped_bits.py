@@ -54,7 +54,7 @@ HARMLESS: list[Place] = [
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, tlog="on", tlog_name="registry.example", tlog_key=KEY)
+    return replace(settings, tlog_name="registry.example", tlog_key=KEY)
 
 
 def flipped(value: int | str | bytes, at: int) -> int | str | bytes:

@@ -6,15 +6,17 @@ import gzip
 from dataclasses import replace
 from typing import LiteralString
 
+import httpx2
 import pytest
-from tlog_world import KEY, add_triggers, entries_of, epoch_of, shown, turn
+from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, shown, turn
 
 from applications import another_process
 from conftest import Clock
+from muniment.app.application import Application
+from muniment.app.readiness import note_log
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.entries import LogFact, parse_entry, previous_epoch
 from muniment.tlog.growth import Edge
 from muniment.tlog.keys import keys_of_log
 from muniment.tlog.notes import sign_note
@@ -23,17 +25,10 @@ from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import MARK_FILE, raise_mark, read_mark
 from muniment.tlog.sequencing.opening import KEY_FILE
 
-NAMED, GENERATED = "registry.example", ""
-
-
-@pytest.fixture(params=[NAMED, GENERATED], ids=["named", "generated"])
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
 
 @pytest.fixture
-def settings(settings: Settings, name: str) -> Settings:
-    return replace(settings, tlog="on", tlog_name=name, tlog_key=KEY)
+def settings(settings: Settings) -> Settings:
+    return replace(settings, tlog_name="registry.example", tlog_key=KEY)
 
 
 async def sign_elsewhere(context: Context, size: int, root: bytes) -> Checkpoint:
@@ -45,40 +40,29 @@ async def sign_elsewhere(context: Context, size: int, root: bytes) -> Checkpoint
     return checkpoint
 
 
-async def check_stopped(context: Context, clock: Clock, name: str, why: str, previous: Checkpoint) -> None:
-    """The named log is halted, and shows what it showed; another epoch of the other one names the tree before."""
+async def check_halted(context: Context, clock: Clock, why: str) -> None:
+    """The next turn halts the log, which still shows its last checkpoint."""
     before = await epoch_of(context)
     after = await turn(context, clock)
-    if name:
-        assert (after.state, after.epoch, after.note) == ("halted", 1, before.note)
-        assert why in (after.why or "")
-        return
-    assert (after.state, after.epoch) == ("open", 2)
-    assert after.origin.partition("/")[0] != before.origin.partition("/")[0]
-    first = parse_entry((await entries_of(context))[0])
-    assert isinstance(first, LogFact)
-    assert (first.previous, first.reason) == (previous_epoch(before.origin, previous.size, previous.root), "restored")
-    assert await context.database.fetch("SELECT state FROM tlog_epochs WHERE epoch = 1") == [("closed",)]
-    assert (await shown(context)).checkpoint.size == after.size
+    assert (after.state, after.epoch, after.note) == ("halted", 1, before.note)
+    assert why in (after.why or "")
 
 
-async def test_a_database_that_has_fewer_entries_than_were_signed(context: Context, clock: Clock, name: str) -> None:
+async def test_a_database_that_has_fewer_entries_than_were_signed(context: Context, clock: Clock) -> None:
     await turn(context, clock)
-    lost = await sign_elsewhere(context, 9, bytes(32))
-    await check_stopped(context, clock, name, "has signed 9 entries, and the database has 2", lost)
+    await sign_elsewhere(context, 9, bytes(32))
+    await check_halted(context, clock, "has signed 9 entries, and the database has 2")
 
 
-async def test_a_database_that_is_elsewhere(context: Context, clock: Clock, name: str) -> None:
+async def test_a_database_that_is_elsewhere(context: Context, clock: Clock) -> None:
     await turn(context, clock)
-    last = (await shown(context)).checkpoint
     if context.database.visible_before:
         await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
     else:  # as `restore` leaves a data directory
         (context.settings.data_dir / MARK_FILE).unlink()
-    await check_stopped(context, clock, name, "it is not where the log was last open", last)
+    await check_halted(context, clock, "it is not where the log was last open")
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 async def test_a_tree_that_does_not_begin_with_the_signed_one(context: Context, clock: Clock) -> None:
     await turn(context, clock)
     epoch = await epoch_of(context)
@@ -89,7 +73,6 @@ async def test_a_tree_that_does_not_begin_with_the_signed_one(context: Context, 
     assert after.why == "the stored tree does not begin with the 1 entries that were signed"
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 async def test_a_host_that_has_signed_for_a_log_that_the_database_does_not_know(context: Context, clock: Clock) -> None:
     await turn(context, clock)
     await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET origin = ?", ("other/log/1",)))
@@ -116,7 +99,6 @@ DAMAGES: dict[str, tuple[LiteralString, object, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_what_is_damaged_is_not_signed(context: Context, clock: Clock, damage: str) -> None:
     sql, value, why = DAMAGES[damage]
@@ -152,20 +134,38 @@ async def test_an_older_checkpoint_does_not_lower_the_mark(context: Context, clo
         await sign_elsewhere(context, 5, bytes(32))
 
 
-@pytest.mark.parametrize("name", [GENERATED], indirect=True)
-async def test_a_name_that_is_chosen_later_begins_the_next_epoch(context: Context, clock: Clock) -> None:
-    await turn(context, clock)
-    before = (await epoch_of(context), (await shown(context)).checkpoint)
-    named = replace(context, settings=replace(context.settings, tlog_name="registry.example"))
-    after = await turn(named, clock)
-    assert (after.epoch, after.origin, after.state) == (2, "registry.example/log/2", "open")
-    first = parse_entry((await entries_of(context))[0])
-    assert isinstance(first, LogFact)
-    assert first.previous == previous_epoch(before[0].origin, before[1].size, before[1].root)
-    assert (await turn(named, clock)).epoch == 2
+async def test_a_log_that_begins_later_takes_in_what_is_there(context: Context, clock: Clock) -> None:
+    await add_triggers(context, 3)
+    after = await turn(context, clock)
+    assert (after.epoch, after.origin, after.state, after.size) == (1, "registry.example/log/1", "open", 5)
+    assert kinds(await entries_of(context)) == ["log", "trigger", "trigger", "trigger", "backfilled"]
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
+@pytest.mark.parametrize("name", ["", "another.example"])
+async def test_without_its_name_the_log_stands_still_and_goes_on_with_it(
+    context: Context, clock: Clock, name: str
+) -> None:
+    before = await turn(context, clock)
+    await add_triggers(context, 3)
+    other = replace(context, settings=replace(context.settings, tlog_name=name))
+    fault = f"has the transparency log registry.example, and the setting tlog_name is {name or 'empty'}"
+    with pytest.raises(ValueError, match=fault):
+        await turn(other, clock)
+    assert fault in str(await note_log(other))
+    assert await epoch_of(context) == before
+    assert await note_log(context) is None
+    assert (await turn(context, clock)).note_size == 5
+
+
+@pytest.mark.parametrize("path", ["/log", "/log/1/checkpoint", "/log/1/tile/0/000", f"/triggers/0x{'01' * 64}1b/proof"])
+async def test_without_a_name_there_is_no_log(context: Context, path: str) -> None:
+    unnamed = replace(context, settings=replace(context.settings, tlog_name=""))
+    transport = httpx2.ASGITransport(app=Application(unnamed))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        response = await client.get(path)
+    assert (response.status_code, "with the setting tlog_name" in response.json()["detail"]) == (404, True)
+
+
 async def test_without_a_key_of_its_own_a_process_on_sqlite_makes_one_and_one_on_postgresql_never_signs(
     context: Context, clock: Clock
 ) -> None:
@@ -185,18 +185,6 @@ async def test_without_a_key_of_its_own_a_process_on_sqlite_makes_one_and_one_on
     assert (await turn(context, clock)).note_size == 5
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-@pytest.mark.parametrize("name", [GENERATED], indirect=True)
-async def test_a_process_without_a_key_leaves_the_next_epoch_to_one_that_has_it(context: Context, clock: Clock) -> None:
-    await turn(context, clock)
-    await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
-    keyless = replace(context, settings=replace(context.settings, tlog_key=""))
-    before = await epoch_of(context)
-    assert await turn(keyless, clock) == before
-    assert (await turn(context, clock)).epoch == 2
-
-
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 async def test_a_process_with_another_key_never_signs(context: Context, clock: Clock) -> None:
     await turn(context, clock)
     await add_triggers(context, 3)
@@ -205,7 +193,6 @@ async def test_a_process_with_another_key_never_signs(context: Context, clock: C
     assert (after.state, after.size, after.note_size) == ("open", 5, 2)
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 async def test_another_process_goes_on_with_the_same_log(context: Context, clock: Clock) -> None:
     await turn(context, clock)
     await add_triggers(context, 3)
@@ -214,7 +201,6 @@ async def test_another_process_goes_on_with_the_same_log(context: Context, clock
     assert (await turn(context, clock)).state == "open"
 
 
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"place":"a","note":"b"}', b"\xff"])
 async def test_nothing_is_done_beside_a_damaged_mark(context: Context, clock: Clock, content: bytes) -> None:
     before = await turn(context, clock)
@@ -226,7 +212,6 @@ async def test_nothing_is_done_beside_a_damaged_mark(context: Context, clock: Cl
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("name", [NAMED], indirect=True)
 async def test_nothing_is_signed_with_a_damaged_key_and_the_log_is_not_halted(context: Context, clock: Clock) -> None:
     made = replace(context, settings=replace(context.settings, tlog_key=""))
     await turn(made, clock)

@@ -36,7 +36,7 @@ ALICE, BOB = Wallet(1), Wallet(2)
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY)
+    return replace(settings, tlog_name=NAME, tlog_key=KEY)
 
 
 async def test_each_fact_becomes_the_entry_that_its_record_says(

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 def settings(settings: Settings) -> Settings:
     # On SQLite the key is in a file, which the first turn makes.
     key = "" if settings.database_url.startswith("sqlite") else KEY
-    return replace(settings, tlog="on", tlog_name="registry.example", tlog_key=key)
+    return replace(settings, tlog_name="registry.example", tlog_key=key)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ ALICE, BOB = Wallet(1), Wallet(2)
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, tlog="on", tlog_name="registry.example", tlog_key=KEY, tlog_key_next="22" * 32)
+    return replace(settings, tlog_name="registry.example", tlog_key=KEY, tlog_key_next="22" * 32)
 
 
 def key_of(fact: Fact | None) -> tuple[str, ...]:

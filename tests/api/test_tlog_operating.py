@@ -29,7 +29,7 @@ NAME, NEXT_KEY = "registry.example", "22" * 32
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY, tlog_key_next=NEXT_KEY)
+    return replace(settings, tlog_name=NAME, tlog_key=KEY, tlog_key_next=NEXT_KEY)
 
 
 def note_of(epoch: Epoch, size: int, root: bytes) -> str:
@@ -225,7 +225,7 @@ async def test_a_rotation_needs_an_open_log_a_name_and_a_secret(context: Context
     await refused_before(context)
     await turn(context, clock)
     unnamed = replace(context, settings=replace(context.settings, tlog_name=""))
-    await refused(lambda: rotate(unnamed), "choose a name first", context)
+    await refused(lambda: rotate(unnamed), "the setting tlog_name is empty", context)
     await refused(lambda: rotate(replace_key(context, KEY, "")), "MUNIMENT_TLOG_KEY_NEXT", context)
     await freeze(context)
     await refused(lambda: rotate(context), "the log is frozen, and has to be open", context)

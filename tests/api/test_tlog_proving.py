@@ -27,7 +27,7 @@ ALICE, BOB = Wallet(1), Wallet(2)
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY)
+    return replace(settings, tlog_name=NAME, tlog_key=KEY)
 
 
 class _Content(httpx2.AsyncByteStream):

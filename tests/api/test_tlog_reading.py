@@ -30,7 +30,7 @@ FOR_EVER = "public, max-age=31536000, immutable"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY)
+    return replace(settings, tlog_name=NAME, tlog_key=KEY)
 
 
 async def index_of(client: httpx2.AsyncClient, path: str) -> int:

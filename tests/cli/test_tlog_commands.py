@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +22,7 @@ from muniment.tlog.sequencing.mark import MARK_FILE
 from muniment.tlog.sequencing.opening import KEY_FILE, NEXT_KEY_FILE
 
 NAME = "registry.example"
-NAMED = {"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_NAME": NAME}
-GENERATED = {"MUNIMENT_TLOG": "on"}
+NAMED = {"MUNIMENT_TLOG_NAME": NAME}
 
 
 def served(data: Path, environ: dict[str, str], work: Callable[[httpx2.AsyncClient], Any] | None = None) -> None:
@@ -32,7 +30,7 @@ def served(data: Path, environ: dict[str, str], work: Callable[[httpx2.AsyncClie
 
     async def serve() -> None:
         name = environ.get("MUNIMENT_TLOG_NAME", "")
-        settings = replace(Settings(data_dir=data, log_level="error"), tlog="on", tlog_name=name)
+        settings = replace(Settings(data_dir=data, log_level="error"), tlog_name=name)
         context: Context = build_context(settings)
         try:
             await context.database.migrate()
@@ -154,14 +152,6 @@ async def note_of(data: Path) -> str:
         await context.database.close()
 
 
-def test_a_restored_log_under_a_random_name_begins_another_epoch(tmp_path: Path) -> None:
-    served(tmp_path / "data", GENERATED, one_trigger)
-    new = restored(tmp_path / "data", tmp_path)
-    served(new, GENERATED)
-    assert [each["state"] for each in status(new, GENERATED)["epochs"]] == ["open", "closed"]
-    assert [each["state"] for each in status(tmp_path / "data", GENERATED)["epochs"]] == ["open"]
-
-
 def test_a_restore_keeps_the_key_that_is_there(data: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir(mode=0o700)
     (tmp_path / "new" / KEY_FILE).write_text("ab" * 32)
@@ -179,17 +169,6 @@ def test_a_log_that_grows_under_a_name_is_not_copied(data: Path) -> None:
     assert status(data, own)["epochs"][0]["state"] == "frozen"
     assert run("tlog", "resume", data=data, **own).exit_code == 0
     assert [status(data, each)["epochs"][0]["state"] for each in (own, NAMED)] == ["open", "frozen"]
-
-
-def test_a_copy_of_a_log_under_a_random_name_begins_another_epoch(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    served(data, GENERATED, one_trigger)
-    copied = run("database", "copy", "database:", "sqlite:///copy.db", "--json", data=data, **GENERATED)
-    assert json.loads(copied.stdout)["tables"]["tlog_epochs"] == 1
-    (data / "muniment.db").unlink()
-    (data / "copy.db").rename(data / "muniment.db")
-    served(data, GENERATED)
-    assert [each["state"] for each in status(data, GENERATED)["epochs"]] == ["open", "closed"]
 
 
 def test_an_older_backup_in_the_old_place_is_halted_and_what_it_lost_is_named(data: Path, tmp_path: Path) -> None:

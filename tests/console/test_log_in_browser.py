@@ -15,7 +15,7 @@ from console_world import Registry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 YES = re.compile(
-    r"^Yes\. It is at index \d+ of \d+ entries in the log .*\.muniment\.invalid/log/1, "
+    r"^Yes\. It is at index \d+ of \d+ entries in the log registry\.example/log/1, "
     r"which was signed at 20.* checked here\.$"
 )
 

@@ -26,13 +26,13 @@ pytestmark = [
 
 
 @pytest.fixture
-def tlog() -> str:
-    return "on"
+def tlog_name() -> str:
+    return "registry.example"
 
 
 @pytest.fixture
-def settings(settings: Settings, tlog: str) -> Settings:
-    return replace(settings, tlog=tlog, tlog_name="registry.example", tlog_key="11" * 32)
+def settings(settings: Settings, tlog_name: str) -> Settings:
+    return replace(settings, tlog_name=tlog_name, tlog_key="11" * 32)
 
 
 async def turn(context: Context, clock: Clock) -> None:
@@ -69,7 +69,7 @@ async def test_a_log_that_stands(reader: httpx2.AsyncClient, context: Context, c
     assert why not in page
 
 
-@pytest.mark.parametrize("tlog", ["off"])
-async def test_a_log_that_is_off_is_not_shown(reader: httpx2.AsyncClient, path: str) -> None:
+@pytest.mark.parametrize("tlog_name", [""])
+async def test_a_registry_without_a_log_shows_none(reader: httpx2.AsyncClient, path: str) -> None:
     answer = await reader.get(path)
     assert (answer.status_code, "ransparency log" in answer.text) == (200, False)

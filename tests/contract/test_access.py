@@ -60,7 +60,7 @@ TABLE = {
     "GET /deactivations/{signature}/proof": public(404),
     "GET /triggers/{sig}/proof": public(404),
     "GET /functions/{cid}/proof": public(404),
-    "GET /log": public(),
+    "GET /log": public(404),
     "GET /log/{epoch}/checkpoint": public(404),
     "GET /log/{epoch}/tile/{tile}": public(404),
     "GET /events": public(),

@@ -59,7 +59,7 @@ class Registry:
 @asynccontextmanager
 async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Registry]:
     # Streams end at once: over a limit.
-    settings = Settings(data_dir=data_dir, log_level="warning", feed_streams_max=0, tlog="on", tlog_name="log.example")
+    settings = Settings(data_dir=data_dir, log_level="warning", feed_streams_max=0, tlog_name="log.example")
     context = build_context(settings, now_ms=(clock := Clock()))
     await context.database.migrate()
     transport = httpx2.ASGITransport(app=Application(context))

@@ -51,7 +51,6 @@ def served(front: Front, tmp_path: Path) -> Iterator[Service]:
     place = {
         "MUNIMENT_BLOCKS_URL": f"s3://blocks/{tmp_path.name}",
         "MUNIMENT_LOG_FORMAT": "json",
-        "MUNIMENT_TLOG": "off",
     }
     service = Service(tmp_path / "data", environment=environment(front.port) | keys | place)
     with (tmp_path / "log").open("wb") as log:

@@ -87,6 +87,13 @@ def until_kept(folder: Path, name: str, before: bytes = b"") -> bytes:
 
 
 @pytest.fixture
+def service(tmp_path: Path) -> Generator[Service]:
+    """A service with a transparency log."""
+    with Service(tmp_path / "data", environment={"MUNIMENT_TLOG_NAME": "registry.example"}) as started:
+        yield started
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where a reader of the page works."""
     made = tmp_path / "reader"
@@ -119,7 +126,7 @@ async def test_the_program_for_proofs_says_where_a_trigger_is_in_the_log(service
     while (lines := run(PROVE, folder, service.url)) == [f"{sig} is not there yet; ask again in 2 seconds"]:
         assert time.monotonic() < deadline
     [line] = lines
-    assert re.fullmatch(rf"{sig} is at index \d+ of \d+ entries of [0-9a-f]{{16}}\.muniment\.invalid/log/1", line)
+    assert re.fullmatch(rf"{sig} is at index \d+ of \d+ entries of registry\.example/log/1", line)
 
 
 def test_the_program_for_errors_names_what_is_wrong(service: Service, folder: Path) -> None:

@@ -50,7 +50,7 @@ def wait_for(data_dir: Path, size: int) -> None:
 
 @pytest.mark.long
 async def test_the_log_goes_on_after_a_kill(tmp_path: Path) -> None:
-    settings = {"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_INTERVAL_S": "1"}
+    settings = {"MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_INTERVAL_S": "1"}
     for turn in range(2):
         with Service(tmp_path / "data", workers=2, environment=settings) as service:
             async with httpx2.AsyncClient(base_url=service.url) as client:

@@ -37,7 +37,7 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     # The log begins when the service runs, and has its records within seconds.
     port = free_port()
     named = {"MUNIMENT_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # so people log in in words
-    log = {"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_INTERVAL_S": "1"}
+    log = {"MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_INTERVAL_S": "1"}
     service = Service(data_dir, port=port, environment={**log, **named}).start()
     yield Registry(service.url, world, key)
     service.stop()

@@ -20,7 +20,7 @@ from service import Service
 OWNER = Wallet(7)
 BUNDLE = Bundle(inputs={"to": "address"})
 LOG = {
-    "MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_KEY": "11" * 32,
+    "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_KEY": "11" * 32,
     "MUNIMENT_TLOG_INTERVAL_S": "1",
 }  # fmt: skip
 SECONDS_MAX = 60.0

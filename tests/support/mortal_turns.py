@@ -51,7 +51,7 @@ class Turns:
         settings = context.settings
         given = {
             "settings": {
-                "data_dir": str(settings.data_dir), "database_url": settings.database_url, "tlog": "on",
+                "data_dir": str(settings.data_dir), "database_url": settings.database_url,
                 "tlog_name": settings.tlog_name, "tlog_key": settings.tlog_key, "log_level": "error",
             },
             "now_ms": context.now_ms(), "steps": list(steps), "count": count,

@@ -52,7 +52,7 @@ def watched(tmp_path: Path, database_url: str, witnesses: list[WitnessSite], quo
     path = tmp_path / "policy"
     write_policy(path, witnesses, quorum)
     plain = unlimited_settings(data_dir=tmp_path / "data", database_url=database_url, log_level="warning")
-    return replace(plain, tlog="on", tlog_name=NAME, tlog_key=SECRET, tlog_policy=str(path))
+    return replace(plain, tlog_name=NAME, tlog_key=SECRET, tlog_policy=str(path))
 
 
 @pytest.fixture

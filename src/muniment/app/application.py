@@ -19,7 +19,7 @@ import structlog
 
 from muniment.app.observing import Observer
 from muniment.app.operations import OPERATIONS
-from muniment.app.readiness import Readiness, checks_of
+from muniment.app.readiness import Readiness, checks_of, note_log
 from muniment.app.scrape import MachineGauges
 from muniment.app.timekeeping import Timekeeper
 from muniment.auth.nonces import forget_nonces
@@ -150,6 +150,8 @@ class Application(AsgiAdapter):
                 stack.push_async_callback(resource.close)
             try:
                 await context.database.check()
+                if note := await note_log(context):
+                    _log.error(note)
             except Unavailable as refusal:  # /readyz reports it; a process that ended here would not recover
                 _log.warning("not ready", detail=refusal.detail)
             _stop_with_parent()
@@ -172,7 +174,7 @@ class Application(AsgiAdapter):
             yield Pinner(context, on_count=context.metrics.gauge("pins_waiting").set).run()
         if are_on(settings):
             yield Deliverer(context).run()
-        if settings.tlog == "on":
+        if settings.tlog_name:
             yield Integrator(context).run()
 
     def _notice_stop(self) -> None:

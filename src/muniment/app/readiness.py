@@ -15,6 +15,7 @@ from muniment.limits.disk import reserve_of
 from muniment.settings import MIB
 from muniment.storage.probe import Probe
 from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.opening import name_fault
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
@@ -54,9 +55,11 @@ async def check_clock(context: Context) -> None:
 
 
 async def note_log(context: Context) -> str | None:
-    """Note a frozen or halted transparency log; requests are served regardless."""
-    if context.settings.tlog == "off" or (epoch := await store.newest(context.database)) is None:
+    """Note a transparency log that is frozen, halted or not named in the settings; requests are served regardless."""
+    if (epoch := await store.newest(context.database)) is None:
         return None
+    if fault := name_fault(context.settings, epoch):
+        return fault
     return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None
 
 

@@ -76,7 +76,7 @@ def build_context(
         database, reader_for = traced(database, reader_for, tracer)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
-    if settings.tlog == "on":
+    if settings.tlog_name:
         read_policy(settings)  # raises for an unusable file, before resources are opened
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)

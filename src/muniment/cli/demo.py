@@ -76,6 +76,8 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]
     """Run a service as a process until the end of the block; yield it with its URL."""
     # Clients reach it at its own URL, not at the public one of the settings.
     ours = {"MUNIMENT_LOG_LEVEL": "warning", "MUNIMENT_PUBLIC_URL": ""}
+    if not settings.tlog_name:
+        ours["MUNIMENT_TLOG_NAME"] = "demo.invalid"
     environment = {**os.environ, **settings.environment(), **ours}
     command = [sys.executable, "-m", "muniment", "serve"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as service:  # noqa: S603 - this program

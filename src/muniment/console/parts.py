@@ -297,7 +297,7 @@ def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = Fa
 
     `is_end`: the record is the deactivation of the trigger that the page shows.
     """
-    if context.settings.tlog == "off":
+    if not context.settings.tlog_name:
         return NOTHING
     return html(
         '<section class="check" id="{}" data-path="{}" data-protocol="{}"><h2>Is {} in the transparency log?</h2>'

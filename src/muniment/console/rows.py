@@ -107,7 +107,7 @@ _STANDS: Final = frozenset({"frozen", "halted"})
 
 async def log_line(context: Context, request: Request, root: str) -> Html | None:
     """The state of the log, its name and its size, and the meaning of a stop; None if the log is off."""
-    if context.settings.tlog == "off":
+    if not context.settings.tlog_name:
         return None
     reply = await get_log.handler(context, request)
     epochs = reading.decoded(await reading.whole(reply), LogShown).epochs

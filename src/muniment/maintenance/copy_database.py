@@ -13,7 +13,6 @@ from muniment.intents.nonces import shared_nonces
 from muniment.maintenance import databases
 from muniment.maintenance.epoch import new_number
 from muniment.storage import open_database, open_source, open_target, registry_copy as copying
-from muniment.tlog.sequencing.opening import is_generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,13 +131,10 @@ async def _copy(
 
 
 async def _require_standing_log(source: Source) -> None:
-    """Raise `ValueError` while the log of FROM grows under a name that was chosen: TO would grow another tree.
-
-    A log under a generated name begins another epoch in TO by itself.
-    """
+    """Raise `ValueError` while the log of FROM grows: TO would grow another tree."""
     async for rows in source.rows(_EPOCHS, ["origin", "state"]):
         for origin, state in rows:
-            if state in {"open", "closing"} and not is_generated(origin):
+            if state in {"open", "closing"}:
                 raise ValueError(
                     f"the transparency log {origin} of FROM is {state}, and two databases must not go on with it: run "
                     "`muniment tlog freeze` before the copy, and `muniment tlog resume` with TO after it"

@@ -124,8 +124,7 @@ class Settings:
         "operators",
         "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
     )
-    tlog: str = _setting("on", "The transparency log: on or off; on PostgreSQL it begins when a process has its key")
-    tlog_name: str = _setting("", "Name of the log, like registry.example.org; empty: a random one, good for trials")
+    tlog_name: str = _setting("", "Name of the transparency log, like registry.example.org, for good; empty: no log")
     tlog_key: str = _setting(
         "",
         "Secret of the log, 64 hex digits; empty: on SQLite a file, on PostgreSQL this process never signs",
@@ -283,7 +282,6 @@ _CHOICES: Final = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_requests": ("none", "slow", "errors", "all"),
     "feed": ("on", "off"),
-    "tlog": ("on", "off"),
     "webhooks": ("off", "operators", "users"),
 }
 

@@ -39,12 +39,11 @@ def test_a_log_that_stands_or_is_late_is_a_warning(state: str) -> None:
 
 def test_a_log_that_grows_is_well() -> None:
     assert judge_log(EPOCH, NOW_MS).level == Level.OK
-    random = msgspec.structs.replace(EPOCH, origin="0123.muniment.invalid/log/1")
-    assert "nobody can follow" in judge_log(random, NOW_MS).message
 
 
-async def test_a_log_that_is_off(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, tlog="off")
+async def test_a_registry_without_a_log_is_told_how_to_begin_one(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, tlog_name="")
     database = open_database(settings.database_url, data_dir=tmp_path)
-    assert (await check_log(Examined(settings, opened=database))).message == "it is off"
+    await database.migrate()
+    assert (await check_log(Examined(settings, opened=database))).message.startswith("there is none; to begin one, set")
     await database.close()

@@ -35,9 +35,7 @@ def site(clock: Clock) -> Iterator[WitnessSite]:
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path, site: WitnessSite) -> Settings:
     write_policy(tmp_path / "policy", [site], "none")
-    return replace(
-        settings, tlog="on", tlog_name="registry.example", tlog_key="00" * 32, tlog_policy=str(tmp_path / "policy")
-    )
+    return replace(settings, tlog_name="registry.example", tlog_key="00" * 32, tlog_policy=str(tmp_path / "policy"))
 
 
 async def sign(context: Context, clock: Clock) -> None:
@@ -56,7 +54,7 @@ def test_a_log_without_a_policy_has_no_finding(settings: Settings) -> None:
     (row,) = [each for each in CHECKS if each.name == "witnesses"]
     assert row.applies_to(Examined(settings))
     assert not row.applies_to(Examined(replace(settings, tlog_policy="")))
-    assert not row.applies_to(Examined(replace(settings, tlog="off")))
+    assert not row.applies_to(Examined(replace(settings, tlog_name="")))
 
 
 async def test_the_checkpoint_of_a_witness_is_shown(context: Context, clock: Clock) -> None:

@@ -51,7 +51,7 @@ def _pins(examined: Examined) -> bool:
 
 
 def _is_witnessed(examined: Examined) -> bool:
-    return examined.settings.tlog != "off" and bool(examined.settings.tlog_policy)
+    return bool(examined.settings.tlog_name and examined.settings.tlog_policy)
 
 
 def _has_url(examined: Examined) -> bool:

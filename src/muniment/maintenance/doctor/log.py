@@ -27,16 +27,18 @@ _UNKNOWN: Final = "http-404"
 async def check_log(examined: Examined) -> Finding:
     """Whether the transparency log grows and is signed."""
     settings, database = examined.settings, examined.database
-    if settings.tlog == "off":
-        return ok("it is off")
     try:
         epoch = await store.newest(database)
     except Refusal as refusal:
         return warn(refusal.detail, "look at the database")
     if epoch is None:
+        if not settings.tlog_name:
+            return ok("there is none; to begin one, set MUNIMENT_TLOG_NAME to the name of this registry")
         if database.visible_before and not settings.tlog_key:
             return warn("it cannot begin: it has no key here", "set MUNIMENT_TLOG_KEY for the service")
         return ok("it begins when the service runs")
+    if fault := opening.name_fault(settings, epoch):
+        return fail(fault, "set MUNIMENT_TLOG_NAME to that name again")
     return judge_log(epoch, examined.now_ms)
 
 
@@ -51,8 +53,7 @@ def judge_log(epoch: Epoch, now_ms: int) -> Finding:
     if now_ms - (epoch.opened_at_ms if at_ms is None else at_ms) > _LATE_MS:
         remedy = f"look whether the service runs, and at its log: it needs the key; {_STATUS}"
         return warn(f"{epoch.origin} has not been signed for five minutes", remedy)
-    name = "under a random name, which nobody can follow" if opening.is_generated(epoch.origin) else epoch.origin
-    return ok(f"{epoch.note_size} entries are signed, {name}")
+    return ok(f"{epoch.note_size} entries are signed, {epoch.origin}")
 
 
 async def check_witnesses(examined: Examined) -> list[Finding]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 async def require_epoch(database: Reader) -> Epoch:
     """The newest epoch. Raises `ValueError` when the log has never begun."""
     if (epoch := await store.newest(database)) is None:
-        raise ValueError("the log has not begun: the service begins it, when it has a key")
+        raise ValueError("the log has not begun: the service begins it when it has MUNIMENT_TLOG_NAME and a key")
     return epoch
 
 

@@ -50,12 +50,12 @@ async def rotate(context: Context) -> Epoch:
     Raises `ValueError` with the reason, and `OSError`.
     """
     epoch = await require_epoch(context.database)
+    if fault := opening.name_fault(context.settings, epoch):
+        raise ValueError(fault)
     secret = opening.next_secret_of(context)
     if keys_of_log(epoch.origin, secret)[0].verifier.text == epoch.vkey:  # it began, and was interrupted then
         opening.take_next_secret(context)
         return epoch
-    if not context.settings.tlog_name:
-        raise ValueError("choose a name first, in MUNIMENT_TLOG_NAME: nobody can follow a random one")
     key = keys_of_log(opening.origin_of(context, epoch.epoch + 1), secret)[0].verifier
     await _close(context, epoch, key)
     integrator = Integrator(context)

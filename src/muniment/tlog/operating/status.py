@@ -39,7 +39,7 @@ class LogState(Record, frozen=True):
     `halt_reason` would halt the log on this host; `mark_size` is the largest signed tree that this host knows.
     """
 
-    setting: str
+    name: str
     epochs: list[EpochState]
     waiting: dict[str, int]
     key: str
@@ -49,7 +49,7 @@ class LogState(Record, frozen=True):
 
     def __str__(self) -> str:
         if not self.epochs:
-            return "the log has not begun"
+            return "the log has not begun: the service begins it when MUNIMENT_TLOG_NAME is set"
         lines = list[str]()
         for each in self.epochs:
             why = f" ({each.why})" if each.why else ""
@@ -76,7 +76,7 @@ async def look(context: Context) -> LogState:
             place = await opening.place_of(context, mark)
             halt = await opening.find_halt_reason(context, epochs[0], mark, place)
     return LogState(
-        setting=context.settings.tlog, epochs=list(map(_state, epochs)), waiting=waiting,
+        name=context.settings.tlog_name, epochs=list(map(_state, epochs)), waiting=waiting,
         key=_key(context, epochs), halt_reason=halt.why if halt else None,
         mark_origin=signed.origin if signed else None, mark_size=signed.size if signed else None,
     )  # fmt: skip

@@ -1,7 +1,6 @@
 """Begins epochs of the log, and finds reasons to halt it: the place of the database, and the mark of the host.
 
-Under a generated name, which nobody follows, the log begins another epoch by itself when it finds itself elsewhere or
-behind. Under a chosen name it is halted, and a person decides.
+A log that finds its database elsewhere, or with fewer entries than were signed, is halted: its operator decides.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.context import Context
+    from muniment.settings import Settings
     from muniment.storage.database import Transaction
 
 KEY_FILE: Final = "tlog-key"
 NEXT_KEY_FILE: Final = "tlog-key.next"
-GENERATED: Final = ".muniment.invalid"
 _NAME_BYTES: Final = 8
 _MAY_SEE_PLACE: Final = """SELECT coalesce(
     has_function_privilege(to_regprocedure('pg_control_system()'), 'execute')
@@ -48,9 +47,12 @@ class HaltReason(NamedTuple):
     why: str
 
 
-def is_generated(origin: str) -> bool:
-    """Whether the name of a log was made by chance, because no one was chosen."""
-    return origin.partition("/")[0].endswith(GENERATED)
+def name_fault(settings: Settings, epoch: Epoch) -> str | None:
+    """The fault of settings that do not have the name of the log in the database."""
+    name = epoch.origin.rpartition("/log/")[0]
+    if settings.tlog_name == name:
+        return None
+    return f"the database has the transparency log {name}, and the setting tlog_name is {settings.tlog_name or 'empty'}"
 
 
 def secret_of(context: Context) -> bytes | None:
@@ -191,15 +193,16 @@ def _number_of(origin: str, other: str) -> int:
 
 
 def origin_of(context: Context, number: int) -> str:
-    """The origin of an epoch: the name in the settings, or a random one, and its number."""
-    name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
-    return f"{name}/log/{number}"
+    """The origin of an epoch: the name in the settings, and its number. Raises `ValueError` without a name."""
+    if not context.settings.tlog_name:
+        raise ValueError("set MUNIMENT_TLOG_NAME to the name of the log, as the service has it")
+    return f"{context.settings.tlog_name}/log/{number}"
 
 
 async def opened(context: Context) -> tuple[Epoch, HaltReason | None] | None:
     """The newest epoch, or the first one begun now, and the reason to halt it. None without a key.
 
-    Raises `ValueError` for a damaged file of the host, `OSError`, and `Overtaken`.
+    Raises `ValueError` for a damaged file of the host and for another name in the settings, `OSError`, and `Overtaken`.
     """
     mark = read_mark(context.settings.data_dir)
     place = await place_of(context, mark)
@@ -210,11 +213,8 @@ async def opened(context: Context) -> tuple[Epoch, HaltReason | None] | None:
     if epoch.state not in {"open", "closing"}:
         return epoch, None
     halt = await find_halt_reason(context, epoch, mark, place)
-    if halt and is_generated(epoch.origin):
-        new = await begin_epoch(context, epoch, mark, place, "restored")
-        return (new, None) if new else None
-    if halt is None and is_generated(epoch.origin) and context.settings.tlog_name:
-        return (await begin_epoch(context, epoch, mark, place, "rotated") or epoch), None
+    if halt is None and (fault := name_fault(context.settings, epoch)):
+        raise ValueError(fault)
     return epoch, halt
 
 

@@ -155,9 +155,9 @@ async def get_tile(context: Context, tail: Tail, request: Request, epoch: EpochN
 
 
 def require_log(context: Context) -> None:
-    """Raise `UnknownPath` when the operator has switched the log off."""
-    if context.settings.tlog == "off":
-        raise UnknownPath("this service keeps no transparency log")
+    """Raise `UnknownPath` in a registry without a log."""
+    if not context.settings.tlog_name:
+        raise UnknownPath("this registry keeps no transparency log; its operator begins one with the setting tlog_name")
 
 
 async def _either(context: Context, request: Request, read: Callable[[Reader], Awaitable[T]]) -> T:
