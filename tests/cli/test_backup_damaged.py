@@ -51,7 +51,7 @@ def sql(statement: str) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no description": (lambda backup: (backup / "backup.json").unlink(), "no complete backup in"),
+    "no description": (lambda backup: (backup / "backup.json").unlink(), "has no complete backup"),
     "no JSON": (lambda backup: change(backup / "backup.json", lambda text: text[:-9]), "backup.json is damaged"),
     "a list": (lambda backup: (backup / "backup.json").write_text("[]"), "backup.json is damaged"),
     "newer": (lambda backup: describe(backup, format=2), "newer release, in format 2"),
@@ -82,14 +82,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a block is missing": (lambda backup: blocks(backup)[1].unlink(), "1 of 1 functions have missing"),
     "a block is damaged": (lambda backup: blocks(backup)[2].write_bytes(b"x"), "1 of 1 functions have missing"),
     "all blocks are missing": (lambda backup: shutil.rmtree(backup / "blocks"), "1 of 1 functions have missing"),
-    "no secrets": (lambda backup: (snapshot(backup) / "secrets").unlink(), "is not the ring of secrets"),
+    "no secrets": (lambda backup: (snapshot(backup) / "secrets").unlink(), "differs from the ring of secrets"),
     "half a secret": (
         lambda backup: change(snapshot(backup) / "secrets", lambda text: text[:40]),
         "cannot be read as a ring of secrets",
     ),
     "a secret less": (
         lambda backup: change(snapshot(backup) / "secrets", lambda text: text[:65]),
-        "is not the ring of secrets",
+        "differs from the ring of secrets",
     ),
 }  # fmt: skip
 

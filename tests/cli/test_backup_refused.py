@@ -52,7 +52,7 @@ def test_a_directory_that_holds_something_else_is_left_alone(data: Path, tmp_pat
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents/letter").write_text("dear")
     before = tree(tmp_path)
-    assert "which is no part of a backup" in refused("backup", tmp_path / place, data=data)
+    assert "which is not part of a backup" in refused("backup", tmp_path / place, data=data)
     assert tree(tmp_path) == before
 
 

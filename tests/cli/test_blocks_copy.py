@@ -245,7 +245,7 @@ def test_a_terminal_is_shown_a_bar(source: FileBlockStore, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("source_url", "target_url", "said"),
     [
-        ("file:/nowhere", "file:", "no directory of blocks at /nowhere"),
+        ("file:/nowhere", "file:", "/nowhere is not a directory of blocks"),
         ("file:relative", "file:", "absolute path"),
         ("file://host/path", "file:", "absolute path"),
         ("database:", "file:", "lacks migrations"),

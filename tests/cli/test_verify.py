@@ -247,11 +247,11 @@ def test_all_that_is_wrong_is_named(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("statement", "fault"),
     [
-        ("UPDATE triggers SET deactivated = 0 WHERE deactivated = 1", "was deactivated, which is active"),
-        ("UPDATE events SET subject = zeroblob(65) WHERE seq = 3", "which is not stored"),
-        ("UPDATE events SET kind = 9 WHERE seq = 3", "there is no kind 9"),
+        ("UPDATE triggers SET deactivated = 0 WHERE deactivated = 1", "is a deactivation of an active trigger"),
+        ("UPDATE events SET subject = zeroblob(65) WHERE seq = 3", "is not stored"),
+        ("UPDATE events SET kind = 9 WHERE seq = 3", "its kind 9 is unknown"),
         ("UPDATE events SET kind = 5, facts = '[' WHERE seq = 3", "its facts cannot be read"),
-        ("UPDATE events SET kind = 5, facts = '{\"version\":7}' WHERE seq = 3", "it tells version 7"),
+        ("UPDATE events SET kind = 5, facts = '{\"version\":7}' WHERE seq = 3", "its version 7 is newer"),
     ],
 )
 def test_an_event_that_its_record_contradicts_is_named(registry: Registry, statement: str, fault: str) -> None:

@@ -43,7 +43,7 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
             raise click.UsageError("--url checks a service: it takes no option of stored data")
         verify_service({"url": url, "protocol": protocol, "profile": None, "signer": None})
         return
-    from muniment.maintenance.verifying.verify import verify as verify_registry
+    from muniment.maintenance.verify import verify as verify_registry
 
     settings = registry_with_blocks_of(config, **flags)
     with output.errors_on_one_line():

@@ -72,11 +72,11 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
     would skip them. Run it before the service starts. The IPFS node, if there is one, is asked again about every pin.
     Nothing else changes, and the command can be repeated.
     """
-    from muniment.maintenance.epoch import renew
+    from muniment.maintenance import databases
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
-        seconds = renew(settings)
+        seconds = databases.renew_epoch(settings)
     output.print_text(
         "a new epoch has begun: every earlier cursor is refused (410 cursor-too-old), by running services within "
         f"{seconds:g} seconds; clients that follow a listing start over"

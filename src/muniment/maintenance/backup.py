@@ -1,4 +1,4 @@
-"""Back up a registry on SQLite. A service may run meanwhile: the backup is a snapshot of one moment."""
+"""Back up a registry on SQLite: a snapshot of one moment, also while a service runs."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class Summary(Contents, frozen=True):
 def backup(
     settings: Settings, directory: Path, *, on_progress: OnProgress, on_finding: Callable[[str], None]
 ) -> Summary:
-    """Back up the registry of `settings` to `directory`, which holds nothing else. It replaces an earlier backup there.
+    """Back up the registry of `settings` to `directory`, which holds nothing else, and replace an earlier backup there.
 
     `on_finding` gets a line for each function with missing or damaged blocks. Raises `Refusal`, `ValueError` or
     `OSError`; an earlier backup stays in that case.
     """
     path = database_file(settings, _OTHER_ENGINE)
     with _claimed(directory, settings):
-        _sweep(directory)  # a killed backup may have left no room on the disk
+        _sweep(directory)  # a killed backup may fill the disk
         try:
             return _take(settings, path, directory, on_progress, on_finding)
         finally:
@@ -106,7 +106,7 @@ def _claimed(directory: Path, settings: Settings) -> Generator[None]:
     for path in sorted(directory.iterdir()):
         if not _OURS.fullmatch(path.name):
             raise ValueError(
-                f"{directory} holds {path.name!r}, which is no part of a backup; name a directory for the backup alone"
+                f"{directory} holds {path.name!r}, which is not part of a backup; name a directory for the backup alone"
             )
     blocks, target = blocks_directory(settings), directory / BLOCKS
     if blocks is not None and blocks.resolve() == target.resolve():
@@ -133,7 +133,7 @@ def _sweep(directory: Path) -> None:
 def _take(
     settings: Settings, path: Path, directory: Path, on_progress: OnProgress, on_finding: Callable[[str], None]
 ) -> Summary:
-    """Copy the database, then its blocks, then the secrets: so every row has its blocks, and every key its secret."""
+    """Copy the database, then its blocks, then the secrets, so every row has its blocks and every key its secret."""
     made_at = iso_time(time.time_ns() // 1_000_000)
     snapshot = directory / f"snapshot-{chance.token_hex(8)}"
     snapshot.mkdir(mode=0o700)
@@ -144,7 +144,7 @@ def _take(
         contents = Contents.of(database)
         new_blocks = _take_blocks(settings, database, directory, on_progress, on_finding)
     ids = _take_secrets(settings, snapshot)
-    # The mark of the log stays: it knows what this host has signed, and a backup does not.
+    # The mark of the log is not copied: it records the newest checkpoint that this host has signed.
     if (key := settings.data_dir / TLOG_KEY).exists():
         durable.copy_file(key, snapshot / TLOG_KEY)
     description = Description(
@@ -155,7 +155,7 @@ def _take(
         durable.flush_directory(each)
     with durable.whole_file((directory / DESCRIPTION).resolve()) as file:  # this makes the backup complete
         file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
-    with suppress(OSError):  # the backup is complete, also where the service's directory cannot be written
+    with suppress(OSError):  # the backup is complete even if the service's directory is read-only
         settings.backup_mark.touch(mode=0o600)
     return Summary(
         **msgspec.structs.asdict(contents), directory=shown(directory), made_at=made_at, secrets=ids,
@@ -170,7 +170,7 @@ def _take_blocks(
     on_progress: OnProgress,
     on_finding: Callable[[str], None],
 ) -> int:
-    """Check all blocks of the functions, and copy those that the backup lacks. The result is the number of copies."""
+    """Check all blocks of the functions, copy those that the backup lacks, and return the number of copies."""
     check = partial(
         check_functions, database,
         step="functions", advice=_NO_BACKUP, on_progress=on_progress, on_finding=on_finding,
@@ -185,7 +185,7 @@ def _take_blocks(
 
 
 def _take_secrets(settings: Settings, snapshot: Path) -> list[str] | None:
-    """Copy the ring of secrets if it is a file. The result is the ids of its secrets."""
+    """Copy the ring of secrets if it is a file, and return the ids of its secrets."""
     ring = settings.data_dir / SECRETS
     if settings.secret or not ring.exists():
         return None

@@ -2,10 +2,10 @@
 
 A backup has a directory of its own with these files:
 
-    backup.json             the description; it is replaced last, so there is a complete backup or none
+    backup.json             the description, which is replaced last and makes the backup complete
     snapshot-…/muniment.db  the database at one moment
     snapshot-…/secrets      the ring of secrets, if the registry keeps it in a file
-    snapshot-…/tlog-key     the secret of the transparency log, likewise
+    snapshot-…/tlog-key     the secret of the transparency log, if it is in a file
     blocks/ab/cdef…         the blocks, in the layout of a data directory; each is written once
     lock                    `muniment backup` locks it exclusively, `muniment restore` locks it shared
 """
@@ -28,7 +28,7 @@ from muniment.errors import ContentNotFound, Integrity
 from muniment.ipfs.block import BLOCK_SIZE_MAX, GetBlock, check_block
 from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
 from muniment.ipfs.dag import walk
-from muniment.maintenance.checks import fault_of
+from muniment.maintenance.verify import fault_of
 from muniment.tlog.sequencing.opening import KEY_FILE
 from muniment.wire import DateTime, Record
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
     from muniment.storage.sqlite.snapshot import StillDatabase
 
-# Progress of a step: its name, the work that is done, all the work.
+# Progress of a step: its name, the work done, and all work.
 OnProgress = Callable[[str, int, int], None]
 
 FORMAT: Final = 1
@@ -68,7 +68,7 @@ class Description(Record, frozen=True):
 
 
 class Contents(Record, frozen=True):
-    """The numbers of users, functions and triggers, for the operator to compare."""
+    """The numbers of users, functions and triggers."""
 
     users: int
     functions: int
@@ -87,17 +87,17 @@ class Contents(Record, frozen=True):
 
 
 class BlockCopier:
-    """The blocks of `target`. A block that is missing or damaged there is copied from `source` first."""
+    """The blocks of `target`. A missing or damaged block is copied from `source` first."""
 
     def __init__(self, source: GetBlock, target: BlockStore) -> None:
-        """Copy nothing yet: each block is copied when it is read."""
+        """Copy each block when it is read."""
         self._source, self._target = source, target
         self._batch: dict[bytes, bytes] = {}
         self._batch_bytes = 0
         self.copied = 0
 
     def __call__(self, digest: bytes) -> bytes:
-        """The bytes of a block, after a check of their hash. Raises the errors of `source`."""
+        """The checked bytes of a block. Raises the errors of `source`."""
         if digest in self._batch:
             return self._batch[digest]
         try:
@@ -125,7 +125,7 @@ def database_file(settings: Settings, advice: str) -> Path:
 
 
 def blocks_directory(settings: Settings) -> Path | None:
-    """The directory of the service's blocks, or None when they are in its SQLite database or in S3.
+    """The directory of the service's blocks, or None for blocks in SQLite or S3.
 
     Raises `ValueError`.
     """
@@ -137,7 +137,7 @@ def blocks_directory(settings: Settings) -> Path | None:
 
 
 def holds_blocks(settings: Settings) -> bool:
-    """Whether a copy of the database holds the blocks too. Otherwise a backup has them as files."""
+    """Whether the database holds the blocks. Otherwise a backup has them as files."""
     return settings.blocks_url in _IN_SQLITE
 
 
@@ -158,7 +158,7 @@ def block_target(settings: Settings) -> BlockStore:
 
 
 def find_description(directory: Path) -> Description | None:
-    """The description of the backup in `directory`, if there is one. Raises `ValueError` for an unreadable one."""
+    """The description of the backup in `directory`, or None. Raises `ValueError` for a damaged description."""
     path = directory / DESCRIPTION
     try:
         with path.open("rb") as file:
@@ -174,17 +174,17 @@ def find_description(directory: Path) -> Description | None:
 
 
 def shown(path: Path) -> str:
-    """A path as text to print. Bytes that are not UTF-8 are replaced."""
+    """A path as text, with replacements for bytes that are not UTF-8."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def ring_ids(ring: RingFile) -> list[str]:
-    """The ids of the secrets, newest first. An id reveals nothing of its secret."""
+    """The ids of the secrets, newest first. An id does not reveal its secret."""
     return [Secret.derived_from(raw).id for raw in ring()]
 
 
 def block_files(directory: Path) -> GetBlock:
-    """A reader of blocks in files. Unlike a block store, it changes nothing in the directory."""
+    """A reader of blocks in files, which changes nothing in the directory, unlike a block store."""
 
     def get(digest: bytes) -> bytes:
         name = digest.hex()
@@ -217,10 +217,10 @@ def check_functions(
     on_progress: OnProgress,
     on_finding: Callable[[str], None],
 ) -> None:
-    """Read every block of every function. Each function with a missing or damaged block is a line for `on_finding`.
+    """Read every block of every function. `on_finding` gets a line for each function with a missing or damaged block.
 
-    `on_progress` gets the name `step`, the number of functions that are checked, and the number of all. Raises
-    `Integrity` with `advice` at the end when a function was reported.
+    `on_progress` gets `step`, the number of checked functions and the number of all. Raises `Integrity` with `advice`
+    at the end if a function was reported.
     """
 
     def check(root: CidParts) -> None:

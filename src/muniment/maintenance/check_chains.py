@@ -33,7 +33,7 @@ _GENERATIONS: Final = (
     (1, keccak256(b"getNonceBlock(address,bytes32)")[:4] + bytes(2 * WORD)),
     (2, keccak256(b"getIntentBlock(bytes32)")[:4] + bytes(WORD)),
 )
-# A wallet without balances. Every token must still answer for it.
+# A wallet without balances, for which every token must answer.
 _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
 
 
@@ -41,7 +41,7 @@ _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
 class Report:
     """The answers of one URL of one chain. `place` is the position of the URL from 1: the URL itself may hold a key.
 
-    `generations` are the generations of the settlement contracts. `faults` is empty when all answers are good.
+    `generations` are those of the settlement contracts. Without `faults` all answers are good.
     """
 
     chain: Chain
@@ -96,7 +96,7 @@ async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Seque
 
 
 async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
-    """Find the generation of each settlement contract: only one of the two calls is answered."""
+    """Find the generation of each settlement contract, which answers only one of the two calls."""
     chain = report.chain
     if not chain.settlers:
         report.faults.append("no settler is configured: allowances read as 0")
@@ -127,7 +127,7 @@ async def _check_tokens(outgoing: Outgoing, url: str, report: Report, tokens: Se
 
 
 def check_configured(settings: Settings) -> list[Report]:
-    """`check` with the chains and token lists of the settings. Lists at URLs are fetched again, and are not kept."""
+    """`check` with the chains and token lists of the settings. Lists at URLs are fetched and not kept."""
     with tempfile.TemporaryDirectory() as lists:
         return asyncio.run(_check_configured(settings, Path(lists)))
 

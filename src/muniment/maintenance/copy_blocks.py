@@ -1,4 +1,4 @@
-"""Copy blocks from one store to another. The hash of each block is checked."""
+"""Copy blocks from one store to another, and check the hash of each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 # Blocks are written in batches of this size. At most one more block is in memory, and Ctrl-C waits for one batch.
 _BYTES_PER_BATCH: Final = 4 * 1024 * 1024
 BLOCKS_PER_BATCH: Final = 500
-# A bad sector of a disk costs the blocks that lie there. After this many failures in a row the disk itself is broken.
+# A bad sector of a disk costs the blocks in it. After this many failures in a row the disk itself is broken.
 _UNREADABLE_IN_A_ROW_MAX: Final = 3
 
 
 @dataclass(slots=True)
 class Summary:
-    """The numbers of blocks of the source that were copied, were in the target already, or are damaged."""
+    """Numbers of blocks of the source: copied, already in the target, damaged."""
 
     copied: int = 0
     bytes: int = 0
@@ -55,7 +55,7 @@ def copy(
     """Open the stores at both URLs, and copy the blocks that the target lacks, as `copy_blocks` does.
 
     `on_progress` gets the number of blocks that are done, and of all; without it, the blocks are not counted first.
-    Raises `ValueError` for URLs of no store, and `Unavailable` when a store does not answer.
+    Raises `ValueError` for a URL of no store, and `Unavailable` when a store does not answer.
     """
     with start_blocking_portal() as portal, ExitStack() as stack:
         source = stack.enter_context(_opened(portal, source_url, settings, is_source=True))
@@ -151,7 +151,7 @@ def _opened(portal: BlockingPortal, url: str, settings: Settings, *, is_source: 
     """The store at `url`, closed at the end. A database runs on the event loop of `portal`."""
     if (directory := block_directory(url, settings.data_dir)) is not None:
         if is_source and not directory.is_dir():
-            raise ValueError(f"there is no directory of blocks at {directory}")
+            raise ValueError(f"{directory} is not a directory of blocks")
         yield FileBlockStore(directory)
         return
     if is_in_s3(url):

@@ -11,7 +11,6 @@ from muniment.blocks import IN_DATABASE, open_blocks
 from muniment.errors import DatabaseUnavailable, Unavailable
 from muniment.intents.nonces import shared_nonces
 from muniment.maintenance import databases
-from muniment.maintenance.epoch import new_number
 from muniment.storage import open_database, open_source, open_target, registry_copy as copying
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ class Summary:
 
     tables: dict[str, int] = field(default_factory=dict[str, int])
     seconds: float = 0.0
-    # TO was a registry before. Its cursors, and those of FROM, are refused from now on.
+    # TO was a registry before: earlier cursors of both registries are refused from now on.
     epoch_renewed: bool = False
-    # Whether FROM was written to during the copy. None: unknown, because FROM no longer answers.
+    # Whether FROM changed during the copy. None: FROM no longer answers.
     changed_meanwhile: bool | None = False
 
     @property
@@ -64,9 +63,9 @@ def copy(
     on_progress: Callable[[int, int], None],
     on_finding: Callable[[str], None],
 ) -> Summary:
-    """Copy all rows. `on_progress` gets the number of rows that are copied, and of all.
+    """Copy all rows. `on_progress` gets the number of copied rows, and of all.
 
-    `on_finding` gets a line for each two intents of one nonce: they are copied as they are.
+    `on_finding` gets a line for each two intents of one nonce, which are copied too.
 
     Raises `ValueError` for URLs of no database, a target that is not empty, functions whose blocks are not at
     `blocks_url`, and rows that the target refuses; `Unavailable` when a database does not answer.
@@ -100,7 +99,7 @@ async def _copy_and_tell(
 async def _copy(
     settings: Settings, source_url: str, after: Settings, on_progress: Callable[[int, int], None]
 ) -> Summary:
-    """Copy to the database of `after`, the settings that the service will use."""
+    """Copy to the database of `after`, the settings of the service after the copy."""
     began, summary = time.monotonic(), Summary()
     async with open_source(source_url, data_dir=settings.data_dir) as source:
         await copying.require_level(source, "FROM")
@@ -109,7 +108,7 @@ async def _copy(
         async with open_target(after.database_url, data_dir=after.data_dir) as target:
             await copying.require_level(target, "TO")
             await copying.require_empty(target)
-            summary.epoch_renewed = await copying.copy_epoch(source, target, new_number())
+            summary.epoch_renewed = await copying.copy_epoch(source, target, databases.new_epoch())
             summary.tables = await copying.counted(source)
             done = 0
 
@@ -131,12 +130,12 @@ async def _copy(
 
 
 async def _require_standing_log(source: Source) -> None:
-    """Raise `ValueError` while the log of FROM grows: TO would grow another tree."""
+    """Raise `ValueError` while a log of FROM is open, because TO would fork it."""
     async for rows in source.rows(_EPOCHS, ["origin", "state"]):
         for origin, state in rows:
             if state in {"open", "closing"}:
                 raise ValueError(
-                    f"the transparency log {origin} of FROM is {state}, and two databases must not go on with it: run "
+                    f"the transparency log {origin} of FROM is {state}, and two databases must not continue it: run "
                     "`muniment tlog freeze` before the copy, and `muniment tlog resume` with TO after it"
                 )
 

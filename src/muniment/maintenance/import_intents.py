@@ -1,4 +1,4 @@
-"""Import intents from a file of JSON lines. A file that is imported again continues after its last recorded line."""
+"""Import intents from a file of JSON lines. A second import of a file continues after its last recorded line."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ async def opened_import(
     on_refused: Callable[[int, Refusal], None],
     on_shared: Callable[[int, str], None],
 ) -> AsyncGenerator[Import]:
-    """An import that is ready to run, with `file` at the position where it starts.
+    """An import that is ready to run, with `file` at its start position.
 
-    A stream (`is_stream`) can be read only once, and has no stored position. `on_refused` gets the number of each
-    refused line and the reason, `on_shared` that of each line that is the second intent of one nonce. Raises
-    `Refusal`, `ValueError` for a wrong chains file, and `OSError`.
+    A stream (`is_stream`) is read once and has no stored position. `on_refused` gets the number of each refused line
+    and the reason, `on_shared` the number of each line with a second intent of one nonce. Raises `Refusal`, `OSError`,
+    and `ValueError` for a wrong chains file.
     """
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     async with databases.opened(settings) as database:

@@ -1,12 +1,13 @@
-"""Restore a backup to a registry. The service cannot open the registry before it is complete."""
+"""Restore a backup to a registry, which the service cannot open before it is complete."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets as chance
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,8 +40,7 @@ from muniment.maintenance.backup_format import (
     ring_ids,
     shown,
 )
-from muniment.maintenance.epoch import begin_in_file
-from muniment.maintenance.placeholder import is_placeholder, reserved
+from muniment.maintenance.databases import begin_epoch_in_file
 from muniment.settings import variable
 from muniment.storage.sqlite.snapshot import StillDatabase
 
@@ -52,6 +52,9 @@ _OTHER_ENGINE: Final = (
     "only the new secret is left"
 )
 _STAGED_SUFFIX: Final = ".restoring"
+# A placeholder is at the path of the database until a restore is complete. The service cannot start from it.
+PLACEHOLDER: Final = b"This is no database: `muniment restore` has not finished here. Run it again.\n"
+_MARK_SUFFIX: Final = ".mark"
 
 
 class Summary(Contents, frozen=True):
@@ -92,18 +95,17 @@ def restore(
     on_progress: OnProgress,
     on_finding: Callable[[str], None],
 ) -> Summary:
-    """Restore the backup in `directory` to the place of `settings`, where no registry is yet.
+    """Restore the backup in `directory` to the place of `settings`, which has no registry yet.
 
-    With `rotate` None, `wants_rotation` decides, once the backup is checked and if it holds secrets. `on_finding` gets
-    a line for each function with missing or damaged blocks, and for each two intents of one nonce, which are restored
-    as they are. Raises `Refusal`, `ValueError` or `OSError`; only a failing
-    disk is found after the first write.
+    With `rotate` None and secrets in the backup, `wants_rotation` decides after the checks. `on_finding` gets a line
+    for each function with missing or damaged blocks, and for each two intents of one nonce, which are restored too.
+    Raises `Refusal`, `ValueError` or `OSError`; after the first write only for a failing disk.
     """
     place = database_file(settings, _OTHER_ENGINE)
     with _shared(directory):
         described = find_description(directory)
         if described is None:
-            raise ValueError(f"there is no complete backup in {directory}")
+            raise ValueError(f"{directory} has no complete backup")
         _check_apart(settings, place, directory)
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
@@ -122,7 +124,7 @@ def restore(
 
 @contextmanager
 def _shared(directory: Path) -> Generator[None]:
-    """Lock the backup against replacement. A copy of a backup may have no lock file, and needs none."""
+    """Lock the backup against replacement. A copy of a backup may lack the lock file."""
     try:
         descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -150,8 +152,8 @@ def _is_one(path: Path, other: Path) -> bool:
 
 
 def _check_place(settings: Settings, place: Path) -> None:
-    """Raise `ValueError` when a registry, or a part of one, is there. The rest of an interrupted restore is allowed."""
-    if place.exists() and is_placeholder(place):
+    """Raise `ValueError` for a registry or a part of it. The rest of an interrupted restore is allowed."""
+    if place.exists() and _is_placeholder(place):
         return
     # SQLite would replay a log without its database into the restored database.
     names = (place.name, *(f"{place.name}-{suffix}" for suffix in ("wal", "shm", "journal")))
@@ -204,7 +206,7 @@ def _checked(
         if described.secrets is not None:
             path = snapshot / SECRETS
             if not path.is_file() or ring_ids(RingFile(snapshot)) != described.secrets:
-                raise Integrity(f"{path} is not the ring of secrets that was backed up")
+                raise Integrity(f"{path} differs from the ring of secrets that was backed up")
         yield database
 
 
@@ -218,14 +220,14 @@ def _restore(
     rotate: bool,
     copy_blocks: Callable[[BlockCopier], None],
 ) -> Summary:
-    """Restore the blocks, then the secrets, then the database: the last step completes the registry.
+    """Restore the blocks, then the secrets, then the database, which completes the registry.
 
-    The database begins a new epoch, because new rows get the numbers of the rows that came after the backup.
+    The database begins a new epoch, because new rows get the numbers of rows after the backup.
     """
     durable.make_directory(settings.data_dir)
     durable.make_directory(place.parent)
     snapshot = directory / described.snapshot
-    with reserved(place):
+    with _reserved(place):
         copied = 0
         if not holds_blocks(settings):
             copier = BlockCopier(block_files(directory / BLOCKS), block_target(settings))
@@ -233,10 +235,10 @@ def _restore(
             copier.flush()
             copied = copier.copied
         staged = place.with_name(place.name + _STAGED_SUFFIX)
-        for suffix in ("", "-wal", "-shm", "-commits"):  # the rest of an interrupted restore: SQLite would replay a log
+        for suffix in ("", "-wal", "-shm", "-commits"):  # SQLite would replay the log of an interrupted restore
             staged.with_name(staged.name + suffix).unlink(missing_ok=True)
         _check_hash(durable.copy_file(snapshot / DATABASE, staged), described)
-        begin_in_file(staged)
+        begin_epoch_in_file(staged)
         staged.with_name(f"{staged.name}-commits").unlink(missing_ok=True)
         ids = None
         if not _has_own_secrets(settings, described):
@@ -252,11 +254,11 @@ def _restore(
 
 def _check_hash(sha256: str, described: Description) -> None:
     if sha256 != described.sha256:
-        raise Integrity("the database of the backup is not the one that was backed up: its SHA-256 differs")
+        raise Integrity("the database of the backup has changed since it was made: its SHA-256 differs")
 
 
 def _put_secrets(source: Path, data_dir: Path, *, rotate: bool) -> list[str]:
-    """Put the ring of a backup into the data directory, or with `rotate` a new secret alone. The result is the ids."""
+    """Put the ring of a backup, or with `rotate` only a new secret, into the data directory; return the ids."""
     folder = data_dir / f"{SECRETS}{_STAGED_SUFFIX}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
@@ -272,7 +274,7 @@ def _put_secrets(source: Path, data_dir: Path, *, rotate: bool) -> list[str]:
 
 
 def _put_log_key(source: Path, target: Path) -> None:
-    """Put the secret of the transparency log into the data directory; one that is there is newer, and stays."""
+    """Put the secret of the transparency log into the data directory, unless it has a newer one."""
     if not source.is_file() or target.exists():
         return
     staged = target.with_name(target.name + _STAGED_SUFFIX)
@@ -289,3 +291,31 @@ def _end_all(ring: RingFile) -> None:
     ring.rotate()
     while len(ring()) > 1:
         ring.retire()
+
+
+@contextmanager
+def _reserved(place: Path) -> Generator[None]:
+    """Reserve the path of the database with a placeholder: neither a service nor another restore can use it."""
+    if not place.exists():
+        aside = place.with_name(f"{place.name}.{chance.token_hex(8)}{_MARK_SUFFIX}")
+        try:
+            durable.write_file(aside, PLACEHOLDER)
+            with suppress(FileExistsError):  # another command was faster; the check below tells which
+                os.link(aside, place)
+        finally:
+            aside.unlink(missing_ok=True)
+        durable.flush_directory(place.parent)
+    with place.open("rb") as mark:
+        lock(mark.fileno(), fcntl.LOCK_EX, f"another restore is using {place}")
+        if not os.path.samestat(os.fstat(mark.fileno()), place.stat()) or not _is_placeholder(place):
+            raise ValueError(f"{place} exists now: another command made a registry there")
+        for left in place.parent.iterdir():
+            if left.name.startswith(f"{place.name}.") and left.name.endswith(_MARK_SUFFIX):
+                left.unlink(missing_ok=True)
+        yield
+
+
+def _is_placeholder(place: Path) -> bool:
+    """Whether the file at `place` is a placeholder. Raises `OSError`."""
+    with place.open("rb") as file:
+        return file.read(len(PLACEHOLDER) + 1) == PLACEHOLDER

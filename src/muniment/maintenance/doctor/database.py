@@ -14,9 +14,8 @@ from muniment.ipfs.block import check_block
 from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
 from muniment.ipfs.dag import walk
 from muniment.maintenance.backup_format import block_files
-from muniment.maintenance.checks import fault_of
 from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
-from muniment.maintenance.verifying.verify import check_trigger
+from muniment.maintenance.verify import check_trigger, fault_of
 from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:

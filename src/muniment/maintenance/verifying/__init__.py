@@ -1,1 +1,0 @@
-"""`muniment verify`: everything that is stored proves itself."""
