@@ -56,7 +56,7 @@ async def test_a_database_that_has_fewer_entries_than_were_signed(context: Conte
 
 async def test_a_database_that_is_elsewhere(context: Context, clock: Clock) -> None:
     await turn(context, clock)
-    if context.database.visible_before:
+    if context.database.is_shared:
         await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
     else:  # as `restore` leaves a data directory
         (context.settings.data_dir / MARK_FILE).unlink()
@@ -172,7 +172,7 @@ async def test_without_a_key_of_its_own_a_process_on_sqlite_makes_one_and_one_on
     keyless = replace(context, settings=replace(context.settings, tlog_key=""))
     clock.advance(seconds=1)
     await Integrator(keyless).turn()
-    if not context.database.visible_before:
+    if not context.database.is_shared:
         path = context.settings.data_dir / KEY_FILE
         assert (path.stat().st_mode & 0o777, len(bytes.fromhex(path.read_text()))) == (0o600, 32)
         assert (await shown(keyless)).checkpoint.size == 2

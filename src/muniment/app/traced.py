@@ -69,7 +69,7 @@ def traced(
     database: Database, reader_for: Callable[[Request], Reader], tracer: Tracer
 ) -> tuple[Database, Callable[[Request], Reader]]:
     """The database and the choice of readers, with spans."""
-    system = "sqlite" if database.merges_unions else "postgresql"
+    system = "postgresql" if database.is_shared else "sqlite"
     whole = cast("Database", TracedDatabase(database, tracer, system))
 
     def traced_reader(request: Request) -> Reader:

@@ -169,8 +169,7 @@ class Hub:
         self._is_committed = asyncio.Event()
         self._page_lock = FairLock()
         self._heartbeats_looked_s = 0.0
-        is_sqlite = not context.database.visible_before
-        self._look_seconds = _SQLITE_LOOK_SECONDS if is_sqlite else _POSTGRES_LOOK_SECONDS
+        self._look_seconds = _POSTGRES_LOOK_SECONDS if context.database.is_shared else _SQLITE_LOOK_SECONDS
         metrics = context.metrics
         self.sent = metrics.counter("feed_events_sent_total")
         self.aborted = metrics.counter("feed_streams_aborted_total")

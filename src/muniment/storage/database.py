@@ -140,6 +140,11 @@ class Reader(Protocol):
 class Database(Reader, Protocol):
     """An open database; with replicas, its primary."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several hosts may use the database: True for PostgreSQL, False for SQLite."""
+        ...
+
     def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
         """Call `owe` at the end of each long read for a client: its address, and the nanoseconds that the read took."""
         ...

@@ -34,7 +34,7 @@ async def check_log(examined: Examined) -> Finding:
     if epoch is None:
         if not settings.tlog_name:
             return ok("there is none; to begin one, set MUNIMENT_TLOG_NAME to the name of this registry")
-        if database.visible_before and not settings.tlog_key:
+        if database.is_shared and not settings.tlog_key:
             return warn("it cannot begin: it has no key here", "set MUNIMENT_TLOG_KEY for the service")
         return ok("it begins when the service runs")
     if fault := opening.name_fault(settings, epoch):

@@ -46,6 +46,7 @@ TIMES_DIFFER_MS_MAX: Final = 15_000
 class PostgresDatabase:
     """A `Database` on a server."""
 
+    is_shared: bool = True
     visible_before: LiteralString = "settled_seq()"
     merges_unions: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX

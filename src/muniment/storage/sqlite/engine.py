@@ -53,6 +53,7 @@ _STEPS_PER_LOOK: Final = 10_000
 class SqliteDatabase:
     """A `Database` in one file, with the files `-wal`, `-shm` and `-commits` next to it."""
 
+    is_shared: bool = False
     visible_before: LiteralString = ""
     merges_unions: bool = True
     times_differ_ms: int

@@ -72,7 +72,7 @@ async def look(context: Context) -> LogState:
     signed, halt, waiting = mark.checkpoint if mark else None, None, dict[str, int]()
     if epochs:
         waiting = await _waiting(database, epochs[0])
-        if mark or database.visible_before:  # a status must not claim a place
+        if mark or database.is_shared:  # a status must not claim a place
             place = await opening.place_of(context, mark)
             halt = await opening.find_halt_reason(context, epochs[0], mark, place)
     return LogState(
@@ -102,7 +102,7 @@ def _state(epoch: Epoch) -> EpochState:
 
 def _key(context: Context, epochs: list[Epoch]) -> str:
     has_file = (context.settings.data_dir / opening.KEY_FILE).exists()
-    if not context.settings.tlog_key and (context.database.visible_before or not has_file):
+    if not context.settings.tlog_key and (context.database.is_shared or not has_file):
         return "no key"  # a status must not make the file
     secret = opening.secret_of(context)
     is_ours = bool(secret and epochs and keys_of_log(epochs[0].origin, secret)[0].verifier.text == epochs[0].vkey)

@@ -62,7 +62,7 @@ def secret_of(context: Context) -> bytes | None:
     """
     if context.settings.tlog_key:
         return bytes.fromhex(context.settings.tlog_key)
-    if context.database.visible_before:  # PostgreSQL: several hosts would each have a file of their own
+    if context.database.is_shared:  # PostgreSQL: several hosts would each have a file of their own
         return None
     return _secret_in(context, KEY_FILE)
 
@@ -74,7 +74,7 @@ def next_secret_of(context: Context) -> bytes:
     """
     if context.settings.tlog_key_next:
         return bytes.fromhex(context.settings.tlog_key_next)
-    if context.settings.tlog_key or context.database.visible_before:
+    if context.settings.tlog_key or context.database.is_shared:
         raise ValueError("give the new secret in MUNIMENT_TLOG_KEY_NEXT: `openssl rand -hex 32` makes one")
     return _secret_in(context, NEXT_KEY_FILE)
 
@@ -120,7 +120,7 @@ async def place_of(context: Context, mark: Mark | None) -> str:
     On SQLite it is a random text in the mark. On PostgreSQL it is the cluster, the database in it, and the
     timeline, since a failover may lose commits.
     """
-    if not context.database.visible_before:
+    if not context.database.is_shared:
         if mark and mark.place:
             return mark.place
         return claim_place(context.settings.data_dir, context.random_bytes(_NAME_BYTES).hex()).place
