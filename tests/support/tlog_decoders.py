@@ -63,7 +63,7 @@ TLOG_DECODERS = (
         ("tlog.parse_entry itself", "tlog.parse_entry split", "tlog._TIME compile", "tlog.time_ms_of fromisoformat"),
         size=64 * KIB - 1,
         frames=(
-            *PLAIN, (b"muniment/backfilled/v1\n", b"\n"), (b"muniment/close/v1\n", b"\n"),
+            *PLAIN, (b"muniment/taken-over/v1\n", b"\n"), (b"muniment/close/v1\n", b"\n"),
             (b"muniment/deactivation/v1\n" + _SIG + _ADDRESS + b"2026-11-20T19:48:00.123Z\na\n", b"\n"),
         ),
     ),

@@ -168,7 +168,7 @@ class LogFact(Fact, frozen=True):
 class BackfilledFact(Fact, frozen=True):
     """The facts before this entry are older than the log, which backfilled them at the time `at`."""
 
-    kind: ClassVar[str] = "muniment/backfilled/v1"
+    kind: ClassVar[str] = "muniment/taken-over/v1"
 
     at: str
 

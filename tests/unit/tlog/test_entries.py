@@ -62,7 +62,7 @@ ENTRIES: dict[str, tuple[Entry, str]] = {
         ),
         f"muniment/log/v1\nregistry.example/log/2\n{NEXT_KEYS[0]}\n{BEFORE}\nrestored\n{AT}\n{NEXT_KEYS[1]}\n",
     ),
-    "taken over": (BackfilledFact(AT), f"muniment/backfilled/v1\n{AT}\n"),
+    "taken over": (BackfilledFact(AT), f"muniment/taken-over/v1\n{AT}\n"),
     "close": (CloseFact(NEXT_KEYS[0]), f"muniment/close/v1\n{NEXT_KEYS[0]}\n"),
 }  # fmt: skip
 
@@ -117,7 +117,7 @@ def swapped(name: str, old: str, new: str) -> bytes:
         (b"muniment/trigger/v1", "7 lines"),
         (ENTRIES["function"][1].encode()[:-1], "ends in a newline"),
         (ENTRIES["function"][1].encode() + b"more\n", "4 lines"),
-        (b"muniment/backfilled/v1\n\xff\n", "UTF-8"),
+        (b"muniment/taken-over/v1\n\xff\n", "UTF-8"),
         (swapped("function", ALICE, ALICE.lower()), "canonical spelling"),
         (swapped("function", BOB, "0x12"), "an address is"),
         (swapped("function", CID, "Qm"), "CID"),
