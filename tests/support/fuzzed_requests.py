@@ -131,7 +131,9 @@ def _get(dice: random.Random, id_: str) -> Sent:
     )  # fmt: skip
     method = dice.choice(("GET", "GET", "GET", "HEAD"))
     lines = dice.choice(([], ["Accept: */*"], ["X-Long: " + "x" * 20_000], ["Upgrade: h2c", "Connection: upgrade"]))
-    return Sent(id_, method, _head(id_, f"{method} {target} HTTP/1.1", *lines), frozenset({status}))
+    # An offer of another protocol is served, and ends the connection.
+    is_last = "Upgrade: h2c" in lines
+    return Sent(id_, method, _head(id_, f"{method} {target} HTTP/1.1", *lines), frozenset({status}), may_close=is_last)
 
 
 def _last(dice: random.Random, id_: str) -> Sent:

@@ -35,7 +35,7 @@ BODY_BYTES_WAITING_MAX: Final = 64 * 1024
 class Exchange:
     """One request and its answer."""
 
-    __slots__ = ("body", "has_chunks", "is_persistent", "is_started", "is_whole", "reply", "request")
+    __slots__ = ("body", "has_chunks", "is_offer", "is_persistent", "is_started", "is_whole", "reply", "request")
 
     request: Request
 
@@ -50,6 +50,8 @@ class Exchange:
         self.body = body
         self.is_whole = False
         self.is_started = False
+        # Whether the client offered another protocol: requests that follow may be unread.
+        self.is_offer = False
         # The answer to a malformed request, which bypasses the application; None for other requests.
         self.reply: Reply | None = None
 
@@ -232,6 +234,7 @@ class RequestReader:
         self._is_in_trailers = False
         # Whether a request has ended in this read.
         self._is_read_parted = False
+        self._is_offer = False
         self._chunks = self._body_bytes = 0
 
     @property
@@ -356,6 +359,7 @@ class RequestReader:
             method, path, query, fields, body or NO_BODY,
             peer=self._receiver.peer, named=named, head_bytes_max=self._head_bytes,
         )  # fmt: skip
+        exchange.is_offer = self._is_offer
         self._open = exchange
         self._receiver.begin(exchange)
 
@@ -372,7 +376,7 @@ class RequestReader:
         kept = [field for field in self._fields if field[0] not in {b"connection", b"upgrade"}]
         lines = b"".join(b"%b: %b\r\n" % field for field in (*kept, (b"connection", b"close")))
         first = b"%b %b HTTP/%b\r\n" % (method, b"".join(self._target), self._parser.get_http_version().encode())
-        self._parser = HttpRequestParser(self)
+        self._parser, self._is_offer = HttpRequestParser(self), True
         self._parse(b"%b%b\r\n%b" % (first, lines, rest))
 
     def _stop(self, refusal: Refusal) -> NoReturn:

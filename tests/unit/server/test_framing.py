@@ -207,4 +207,4 @@ async def test_an_upgrade_on_a_connection_that_is_to_end_is_ignored(close: bytes
     await turns()
     assert wire.transport.statuses == [200]
     assert b" fields and 5 bytes" in wire.transport.said
-    assert wire.transport.is_closed
+    assert wire.transport.is_half_closed
