@@ -18,9 +18,9 @@ import httpx2
 import msgspec
 
 from muniment.client import Registry
-from muniment.evm.signature import is_by
-from muniment.triggers.types import NewTrigger
-from muniment.wire import decode_text
+from muniment.protocol.evm.signature import is_by
+from muniment.protocol.triggers.types import NewTrigger
+from muniment.protocol.wire import decode_text
 from samples import signed_triggers
 from server import deploy, muniment, register
 from verification import bare_recovery

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import many_triggers
-from muniment.storage import open_database
+from muniment.service.storage import open_database
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.

@@ -22,14 +22,14 @@ from typing import Any, Final
 import asyncpg
 
 from in_process import post, unlimited
-from muniment.app import Application, build_context
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
-from muniment.functions.store import NewFunction, insert
-from muniment.ipfs.cid import Cid
-from muniment.storage import open_database
-from muniment.storage.database import Database, Transaction
-from muniment.triggers import store
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.ipfs.cid import Cid
+from muniment.service.app import Application, build_context
+from muniment.service.resources.functions.store import NewFunction, insert
+from muniment.service.resources.triggers import store
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database, Transaction
 from samples import CID, INPUTS, SIGNER, signed_triggers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import asyncpg
 
-from muniment.feed.filters import EVERYTHING, EventFilter
-from muniment.feed.reading import newest, read_slice, remove_old
-from muniment.storage import open_database
-from muniment.storage.database import Database
+from muniment.service.resources.feed.filters import EVERYTHING, EventFilter
+from muniment.service.resources.feed.reading import newest, read_slice, remove_old
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from in_process import get, post, unlimited
-from muniment.app import Application, build_context
-from muniment.storage.sqlite.connection import connect
+from muniment.service.app import Application, build_context
+from muniment.service.storage.sqlite.connection import connect
 from samples import SIGNERS, consent, signed_triggers
 from server import CONNECTIONS
 from traffic import Scale

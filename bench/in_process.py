@@ -7,8 +7,8 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from muniment.app import Application
-from muniment.settings import Settings
+from muniment.service.app import Application
+from muniment.service.running.settings import Settings
 
 CALLS = 100
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from muniment.storage import open_database
+from muniment.service.storage import open_database
 
 SIGNERS: Final = 100_000
 FUNCTIONS: Final = 1_000

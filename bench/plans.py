@@ -22,20 +22,20 @@ from typing import Any, Final, LiteralString
 import asyncpg
 
 from many_triggers import MS_BETWEEN, NOW_MS, SEQ_BETWEEN, SIGNERS, load
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
-from muniment.http.paging import Cursor, cursor_after
-from muniment.intents import listing
-from muniment.intents.lifecycle import Moment
-from muniment.intents.queries import IntentQuery
-from muniment.intents.store import mark_expired
-from muniment.ipfs.cid import BundleCid, cid_v0
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.statements import Statements
-from muniment.storage.postgres.subset import fetch_some
-from muniment.triggers import store
-from muniment.triggers.listing import TriggerQuery, search
-from muniment.triggers.store import NewRow
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.ipfs.cid import BundleCid, cid_v0
+from muniment.service.http.paging import Cursor, cursor_after
+from muniment.service.resources.intents import listing
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.intents.store import mark_expired
+from muniment.service.resources.triggers import store
+from muniment.service.resources.triggers.listing import TriggerQuery, search
+from muniment.service.resources.triggers.store import NewRow
+from muniment.service.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres.statements import Statements
+from muniment.service.storage.postgres.subset import fetch_some
 
 SIZES: Final = (1_000, 100_000, 1_000_000)
 # Callers in one statement, where they travel together.

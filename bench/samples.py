@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from itertools import islice, permutations, product
 from typing import Any, Final
 
-from muniment.evm.address import Address
-from muniment.evm.signature import address_of_key, personal_digest, sign
-from muniment.evm.typed_data import Encoder, compile_types, digest
-from muniment.triggers.typed_data import registry_domain, types_for
-from muniment.wire import encode
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import address_of_key, personal_digest, sign
+from muniment.protocol.evm.typed_data import Encoder, compile_types, digest
+from muniment.protocol.triggers.typed_data import registry_domain, types_for
+from muniment.protocol.wire import encode
 
 KEYS: Final = [number.to_bytes(32) for number in range(7, 107)]
 SIGNERS: Final = [str(address_of_key(key)) for key in KEYS]

@@ -19,7 +19,7 @@ from typing import Self
 
 import httpx2
 
-from muniment.evm.signature import personal_digest, sign
+from muniment.protocol.evm.signature import personal_digest, sign
 from samples import KEYS, SIGNER, SIGNERS, manifest
 
 HERE = Path(__file__).parent

@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 import httpx2
 
-from muniment.app import OPERATIONS, Application, build_context
-from muniment.settings import Settings
-from muniment.storage import open_database
-from muniment.storage.postgres.statements import Statements
+from muniment.service.app import OPERATIONS, Application, build_context
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
+from muniment.service.storage.postgres.statements import Statements
 from shard_requests import cases
 
 SHARDS: Final = 64

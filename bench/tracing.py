@@ -21,23 +21,23 @@ from typing import TYPE_CHECKING, Any, cast
 import uvloop
 
 from in_process import post, unlimited
-from muniment.app import Application, build_context
-from muniment.app.traced import traced
-from muniment.evm.address import Address
-from muniment.functions.store import NewFunction, insert
-from muniment.ipfs.cid import Cid
-from muniment.server.connection import Connection as ServerConnection
-from muniment.server.run import settle_memory
-from muniment.server.shared import Answering, Shared
-from muniment.tracing.export import Exporter
-from muniment.tracing.tracer import Tracer
+from muniment.protocol.evm.address import Address
+from muniment.protocol.ipfs.cid import Cid
+from muniment.service.app import Application, build_context
+from muniment.service.app.traced import traced
+from muniment.service.resources.functions.store import NewFunction, insert
+from muniment.service.running.tracing.export import Exporter
+from muniment.service.running.tracing.tracer import Tracer
+from muniment.service.server.connection import Connection as ServerConnection
+from muniment.service.server.run import settle_memory
+from muniment.service.server.shared import Answering, Shared
 from samples import CID, INPUTS, SIGNER, signed_triggers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
-    from muniment.context import Context
+    from muniment.service.context import Context
 
 
 CONNECTIONS, TURNS, ROUNDS = 32, 200, 9

@@ -11,12 +11,12 @@ from btclib_secp256k1 import ffi, lib
 from btclib_secp256k1.context import ctx
 from btclib_secp256k1.keys import serialize
 
-from muniment.errors import SignatureMismatch
-from muniment.evm.hashing import keccak256
-from muniment.evm.typed_data import digest
-from muniment.triggers.rules import consent, signed_consent
-from muniment.triggers.types import NewTrigger
-from muniment.wire import decode_text
+from muniment.protocol.errors import SignatureMismatch
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.typed_data import digest
+from muniment.protocol.triggers.rules import consent, signed_consent
+from muniment.protocol.triggers.types import NewTrigger
+from muniment.protocol.wire import decode_text
 from samples import DOMAIN, INPUTS, forged, signed_triggers, with_types_of_their_own, with_values_of_their_own
 
 TRIGGERS = 2_000

@@ -26,11 +26,11 @@ from emptying import Emptying
 from feed_checks import check_events
 from limitless import unlimited_settings
 from memory_disk import use_memory
-from muniment.app import Application, build_context
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.storage import open_database
-from muniment.storage.database import DatabaseLimits
+from muniment.service.app import Application, build_context
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
+from muniment.service.storage.database import DatabaseLimits
 from postgres import Cluster
 from service import Service
 

@@ -12,25 +12,25 @@ from types import SimpleNamespace
 import httpx2
 
 from limitless import unlimited
-from muniment.blocks.files import FileBlockStore
-from muniment.context import Context
-from muniment.functions import gateway
-from muniment.functions.content import bundle_file
-from muniment.functions.gateway import EntryName
-from muniment.http.admission import ClientAddresses
-from muniment.http.asgi import AsgiAdapter
-from muniment.http.envelope import Envelope
-from muniment.http.operation import operation
-from muniment.http.reply import Ready, Streamed
-from muniment.http.request import Limits, Request
-from muniment.http.routing import Router
-from muniment.ipfs.block import block_of
-from muniment.ipfs.car import read_car
-from muniment.ipfs.cid import Cid, CidParts
-from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Profile, import_files
-from muniment.limits.costs import CONTENT, Shed
-from muniment.metrics.recorder import Metrics
-from muniment.settings import Settings
+from muniment.protocol.ipfs.block import block_of
+from muniment.protocol.ipfs.car import read_car
+from muniment.protocol.ipfs.cid import Cid, CidParts
+from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Profile, import_files
+from muniment.service.blocks.files import FileBlockStore
+from muniment.service.context import Context
+from muniment.service.http.admission import ClientAddresses
+from muniment.service.http.asgi import AsgiAdapter
+from muniment.service.http.envelope import Envelope
+from muniment.service.http.operation import operation
+from muniment.service.http.reply import Ready, Streamed
+from muniment.service.http.request import Limits, Request
+from muniment.service.http.routing import Router
+from muniment.service.resources.functions import gateway
+from muniment.service.resources.functions.content import bundle_file
+from muniment.service.resources.functions.gateway import EntryName
+from muniment.service.running.limits.costs import CONTENT, Shed
+from muniment.service.running.metrics.recorder import Metrics
+from muniment.service.running.settings import Settings
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 V0, V1 = UNIXFS_V0_2015, UNIXFS_V1_2025

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import LiteralString
 
-from muniment.blocks.files import FileBlockStore
-from muniment.context import Context
-from muniment.ipfs.cid import CidParts, decode_cid
-from muniment.ipfs.dag import resolve, walk
+from muniment.protocol.ipfs.cid import CidParts, decode_cid
+from muniment.protocol.ipfs.dag import resolve, walk
+from muniment.service.blocks.files import FileBlockStore
+from muniment.service.context import Context
 
 
 async def file_cid(context: Context, cid: str, name: str) -> CidParts:

@@ -10,7 +10,7 @@ from typing import Any
 from intents_world import CONFIG_SIGS, HOUR, SETTLERS, USERS, intent_body, operation_body, operations_body
 
 from conftest import NOW_MS
-from muniment.wire import UINT256_MAX
+from muniment.protocol.wire import UINT256_MAX
 
 STATUSES = ("created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired")
 NOW_S = NOW_MS // 1_000

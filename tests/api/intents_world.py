@@ -14,12 +14,13 @@ from intent_bodies import (
     operations_body,
     proposal_body,
 )
-from muniment.context import Context
-from muniment.forms import decode_record
-from muniment.intents import recording, rules
-from muniment.intents.lifecycle import Moment
-from muniment.intents.types import AnyNewIntent
-from muniment.storage.database import Database, Transaction
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents import rules
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.intents.types import AnyNewIntent
+from muniment.service.context import Context
+from muniment.service.resources.intents import recording
+from muniment.service.storage.database import Database, Transaction
 
 HOUR = 3_600
 __all__ = [

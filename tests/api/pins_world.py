@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import LiteralString
 
 from conftest import Clock
-from muniment.context import Context
-from muniment.pins.worker import PinLimits, Pinner
+from muniment.service.context import Context
+from muniment.service.pins.worker import PinLimits, Pinner
 
 # As in service, except that nobody waits for long.
 QUICK = PinLimits(

@@ -12,11 +12,11 @@ import pytest
 
 from builders import SAMPLES, Bundle, Wallet, api_key_of, deploy
 from forms import END, FORM, part
-from muniment.blocks.table import TableBlockStore
-from muniment.context import Context
-from muniment.ipfs.car import read_car
-from muniment.ipfs.cid import decode_cid
-from muniment.settings import Settings
+from muniment.protocol.ipfs.car import read_car
+from muniment.protocol.ipfs.cid import decode_cid
+from muniment.service.blocks.table import TableBlockStore
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 
 MANIFEST, WASM = ((SAMPLES / "own-big" / name).read_bytes() for name in ("manifest.json", "function.wasm"))
 

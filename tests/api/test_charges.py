@@ -10,11 +10,11 @@ import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from feed_writing import add_events
-from muniment.app import Application
-from muniment.context import Context
-from muniment.http.reply import Ready
-from muniment.http.request import NO_BODY, ClientGone, Request
-from muniment.settings import Settings
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http.reply import Ready
+from muniment.service.http.request import NO_BODY, ClientGone, Request
+from muniment.service.running.settings import Settings
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.spoils_events]
 

@@ -16,12 +16,12 @@ from trigger_world import check_refusal, walk
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
 from conformance import check_answer
 from conftest import Clock
-from muniment.app import Application, Timekeeper, build_context
-from muniment.auth.nonces import WINDOW_MS, WINDOWS_KEPT, forget_nonces
-from muniment.clock import FRESH_MS
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.triggers.store import mark_ended
+from muniment.service.app import Application, Timekeeper, build_context
+from muniment.service.auth.nonces import WINDOW_MS, WINDOWS_KEPT, forget_nonces
+from muniment.service.context import Context
+from muniment.service.resources.triggers.store import mark_ended
+from muniment.service.running.clock import FRESH_MS
+from muniment.service.running.settings import Settings
 
 STEADY_MS = 2_000
 HOUR_MS = 3_600_000

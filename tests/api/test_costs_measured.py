@@ -19,12 +19,12 @@ from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from conftest import Clock
 from feed_writing import add_events
-from muniment.app import OPERATIONS, Application
-from muniment.console.pages import OPERATIONS as CONSOLE
-from muniment.context import Context
-from muniment.http.reply import Streamed
-from muniment.http.request import NO_BODY, Body, Request
-from muniment.settings import Settings
+from muniment.service.app import OPERATIONS, Application
+from muniment.service.console.pages import OPERATIONS as CONSOLE
+from muniment.service.context import Context
+from muniment.service.http.reply import Streamed
+from muniment.service.http.request import NO_BODY, Body, Request
+from muniment.service.running.settings import Settings
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.timed, pytest.mark.spoils_events]
 

@@ -15,13 +15,13 @@ from trigger_world import check_refusal, next_of
 from answers import cursor_at
 from applications import another_process, client_of
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from muniment.app import Application
-from muniment.context import Context
-from muniment.http.paging import OFFSET_MAX, Cursor
-from muniment.storage import epoch
-from muniment.storage.database import Parameters, Row
-from muniment.storage.epoch import FRESH_SECONDS, Epochs
-from muniment.storage.sqlite import view
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http.paging import OFFSET_MAX, Cursor
+from muniment.service.storage import epoch
+from muniment.service.storage.database import Parameters, Row
+from muniment.service.storage.epoch import FRESH_SECONDS, Epochs
+from muniment.service.storage.sqlite import view
 from operator_client import IntentDraft, OperatorClient, operator_key
 
 NUMBER = 0x0BADCAFE

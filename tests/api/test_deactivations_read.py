@@ -10,8 +10,8 @@ from trigger_world import check_refusal, high_twin
 
 from builders import TriggerDraft, Wallet, deploy, register
 from eth_signing import Account, encode_defunct, encode_typed_data
-from muniment.context import Context
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
+from muniment.service.context import Context
 
 OWNER = Wallet(31)
 TYPES = {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}

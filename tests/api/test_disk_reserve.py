@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
-from muniment.app import OPERATIONS
-from muniment.context import Context
-from muniment.errors import DiskAlmostFull
-from muniment.settings import Settings
+from muniment.protocol.errors import DiskAlmostFull
+from muniment.service.app import OPERATIONS
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 
 GIB = 2**30

@@ -14,9 +14,9 @@ import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from conftest import stored
-from muniment.context import Context
-from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.storage.sqlite.writer import Writer
+from muniment.service.context import Context
+from muniment.service.storage.sqlite.engine import SqliteDatabase
+from muniment.service.storage.sqlite.writer import Writer
 
 Change = Callable[[], Awaitable[httpx2.Response]]
 

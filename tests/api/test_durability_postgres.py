@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_durability import KINDS, Change, Changes, changes, rows
 
-from muniment.context import Context
-from muniment.storage.postgres import transaction as postgres_transaction
+from muniment.service.context import Context
+from muniment.service.storage.postgres import transaction as postgres_transaction
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 __all__ = ["changes"]  # the fixture

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from builders import Wallet, deploy
-from muniment.app import OPERATIONS
+from muniment.service.app import OPERATIONS
 
 pytestmark = pytest.mark.one_engine
 

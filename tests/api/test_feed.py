@@ -13,13 +13,13 @@ from trigger_world import check_refusal, next_of
 from applications import client_of
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.app import Application
-from muniment.context import Context
-from muniment.feed.events import Position
-from muniment.feed.hub import Hub
-from muniment.feed.reading import remove_old
-from muniment.feed.waiting import Waiter
-from muniment.storage import epoch
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.feed.hub import Hub
+from muniment.service.resources.feed.reading import remove_old
+from muniment.service.resources.feed.waiting import Waiter
+from muniment.service.storage import epoch
 from operator_client import IntentDraft, OperatorClient, log, operator_key
 
 

@@ -11,9 +11,9 @@ import pytest
 from trigger_world import next_of
 
 from applications import client_of
-from muniment.app import Application
-from muniment.context import Context
-from muniment.feed.waiting import Waiter
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.resources.feed.waiting import Waiter
 
 pytestmark = pytest.mark.one_engine
 

@@ -16,9 +16,9 @@ from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, api_key_of, deploy
 from conftest import Clock
 from counted_calls import calls_within
 from forms import END, FORM, part
-from muniment.app import Application
-from muniment.context import Context
-from muniment.functions.wasm import InvalidWasm, check_wasm
+from muniment.protocol.functions.wasm import InvalidWasm, check_wasm
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 NothingStored = Callable[[], Any]
 GOOD: dict[str, Any] = {"version": "1.0.0", "name": "Hello", "description": "Logs one line", "inputs": {}}

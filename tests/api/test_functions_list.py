@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from builders import Bundle, Wallet, api_key_of, deploy
-from muniment.ipfs.cid import CidParts, decode_cid
+from muniment.protocol.ipfs.cid import CidParts, decode_cid
 
 UNKNOWN = "QmbFMke1KXqnYyBBWxB74N4c5SBnJMVAiMNRcGu6x1AwQH"
 

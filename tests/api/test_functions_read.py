@@ -8,9 +8,9 @@ from held_blocks import cids_below, damage, digests, file_cid, remove
 
 from builders import SAMPLES, Bundle, Wallet, api_key_of, deploy
 from forms import END, FORM, part
-from muniment.context import Context
-from muniment.errors import Integrity
-from muniment.ipfs.cid import CidParts, decode_cid
+from muniment.protocol.errors import Integrity
+from muniment.protocol.ipfs.cid import CidParts, decode_cid
+from muniment.service.context import Context
 
 pytestmark = pytest.mark.one_engine
 

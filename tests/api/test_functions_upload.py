@@ -14,7 +14,7 @@ import pytest
 from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, api_key_of, deploy, log_in
 from conftest import Clock
 from forms import BOUNDARY, END, FORM, bundle_form, headed, part
-from muniment.settings import MIB
+from muniment.service.running.settings import MIB
 
 NothingStored = Callable[[], Any]
 BUNDLE = Bundle()
@@ -225,7 +225,7 @@ async def test_an_upload_that_waits_behind_others_of_its_creator_is_told_when_to
     def check(_: object) -> None:
         release.wait(60)
 
-    monkeypatch.setattr("muniment.functions.rules.check_wasm", check)  # no module is sure to take so long
+    monkeypatch.setattr("muniment.protocol.functions.rules.check_wasm", check)  # no module is sure to take so long
     uploads = [
         asyncio.create_task(
             client.post("/functions", files=Bundle(name=f"At once {n}").files, headers={"x-api-key": key})

@@ -13,11 +13,11 @@ import pytest
 import uvicorn
 from gateway_world import V0, V1, VECTORS, World, blocks_in, sample
 
-from muniment.errors import DeadlineExceeded, Integrity
-from muniment.ipfs.cid import DAG_PB, RAW, CidParts, cid_v0, cid_v1
-from muniment.ipfs.dag_pb import Link, decode_node, encode_node
-from muniment.ipfs.unixfs import Import, Profile
-from muniment.settings import Settings
+from muniment.protocol.errors import DeadlineExceeded, Integrity
+from muniment.protocol.ipfs.cid import DAG_PB, RAW, CidParts, cid_v0, cid_v1
+from muniment.protocol.ipfs.dag_pb import Link, decode_node, encode_node
+from muniment.protocol.ipfs.unixfs import Import, Profile
+from muniment.service.running.settings import Settings
 
 pytestmark = pytest.mark.one_engine
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from gateway_world import V0, V1, World, sample
 
-from muniment.ipfs.unixfs import Import
+from muniment.protocol.ipfs.unixfs import Import
 
 pytestmark = pytest.mark.one_engine
 

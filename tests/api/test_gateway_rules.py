@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from gateway_world import V0, World, sample
 
-from muniment.ipfs.cid import DAG_PB, BundleCid, cid_v1
+from muniment.protocol.ipfs.cid import DAG_PB, BundleCid, cid_v1
 
 pytestmark = pytest.mark.one_engine
 

@@ -16,10 +16,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from applications import client_of
-from muniment.app import DISK_BYTES_MIN, Application, build_context, readiness
-from muniment.context import Context
-from muniment.errors import Unavailable
-from muniment.settings import Settings
+from muniment.protocol.errors import Unavailable
+from muniment.service.app import DISK_BYTES_MIN, Application, build_context, readiness
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 
 
 class Usage(NamedTuple):

@@ -13,7 +13,7 @@ from counted_calls import counted_calls
 from cpu_time import slowness
 from decoders import FIELD, FIELDS, TARGETS
 from hostile import PIECES, Shape
-from muniment.app import Application
+from muniment.service.app import Application
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 # On the event loop nobody else is answered meanwhile.

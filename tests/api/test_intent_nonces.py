@@ -13,13 +13,13 @@ from intents_world import record_at
 from trigger_world import check_refusal
 
 from conftest import NOW_MS, Clock
-from muniment.context import Context
-from muniment.errors import NonceTaken
-from muniment.evm.address import Address
-from muniment.intents.chain_facts import Fact, apply_to_subjects, insert_facts
-from muniment.intents.lifecycle import Moment
-from muniment.storage import open_database
-from muniment.storage.database import Database
+from muniment.protocol.errors import NonceTaken
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.context import Context
+from muniment.service.resources.intents.chain_facts import Fact, apply_to_subjects, insert_facts
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
 from operator_client import (
     DEADLINE,
     SETTLER,

@@ -15,9 +15,9 @@ from trigger_world import check_refusal
 from builders import Wallet
 from conftest import Clock
 from muniment.chains.catalogue import Chain
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.settings import Settings
+from muniment.protocol.evm.address import Address
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 from operator_client import (
     HEX32,
     SETTLER,

@@ -13,13 +13,13 @@ from test_triggers_cost import STEPS_COUNTED, steps
 
 from answers import cursor_at
 from conftest import NOW_MS
-from muniment.context import Context
-from muniment.intents.lifecycle import Moment
-from muniment.intents.listing import ROWS_WALKED_MAX
-from muniment.intents.store import mark_expired
-from muniment.storage.database import Transaction
-from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.watch.reading import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
+from muniment.operate.watch.reading import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.context import Context
+from muniment.service.resources.intents.listing import ROWS_WALKED_MAX
+from muniment.service.resources.intents.store import mark_expired
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 pytestmark = [
     pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),

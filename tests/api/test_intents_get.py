@@ -11,11 +11,11 @@ from intents_world import HOUR, intent_body, log_body, proposal_body, record
 from trigger_world import check_refusal
 
 from conftest import NOW_MS, Clock
-from muniment.context import Context
-from muniment.intents import store
-from muniment.intents.lifecycle import Moment
-from muniment.storage.sql import SWEPT_PER_BATCH
-from muniment.wire import iso_time
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.wire import iso_time
+from muniment.service.context import Context
+from muniment.service.resources.intents import store
+from muniment.service.storage.sql import SWEPT_PER_BATCH
 
 NOW_S = NOW_MS // 1_000
 HASH = "0x" + "ab" * 32

@@ -11,10 +11,10 @@ from intents_world import intent_body, operations_body, record, record_at
 
 from applications import another_process
 from conftest import NOW_MS, Clock
-from muniment.context import Context
-from muniment.intents.lifecycle import Moment
-from muniment.intents.reading.hourly import HOUR_MS, HOURS, HourlyCounts, count_by_hour
-from muniment.storage.database import Database, DatabaseLimits, Row
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.context import Context
+from muniment.service.resources.intents.reading.hourly import HOUR_MS, HOURS, HourlyCounts, count_by_hour
+from muniment.service.storage.database import Database, DatabaseLimits, Row
 
 GRACE_S = 3_600
 BEGIN_MS = NOW_MS - NOW_MS % HOUR_MS

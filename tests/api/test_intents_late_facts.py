@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from intents_world import HOUR, SETTLERS, intent_body, operations_body, proposal_body, record
 
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.intents import chain_facts
-from muniment.intents.chain_facts import RECEIPT_INDEX, Fact, apply_late_facts, insert_facts
-from muniment.intents.lifecycle import Moment
-from muniment.intents.store import shown
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.context import Context
+from muniment.service.resources.intents import chain_facts
+from muniment.service.resources.intents.chain_facts import RECEIPT_INDEX, Fact, apply_late_facts, insert_facts
+from muniment.service.resources.intents.store import shown
 
 FAILED = "0x" + "ab" * 32
 

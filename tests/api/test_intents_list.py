@@ -23,13 +23,13 @@ from trigger_world import check_refusal, next_of, walk
 
 from answers import cursor_at
 from conftest import NOW_MS, Clock
-from muniment.context import Context
-from muniment.http import paging
-from muniment.http.paging import OFFSET_MAX
-from muniment.intents import listing
-from muniment.intents.lifecycle import Moment
-from muniment.intents.store import mark_expired
-from muniment.wire import UINT256_MAX
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.wire import UINT256_MAX
+from muniment.service.context import Context
+from muniment.service.http import paging
+from muniment.service.http.paging import OFFSET_MAX
+from muniment.service.resources.intents import listing
+from muniment.service.resources.intents.store import mark_expired
 
 ROWS = 110
 MIXES = 80

@@ -10,14 +10,15 @@ import pytest
 from trigger_world import check_refusal
 
 from conftest import NOW_MS, Clock
-from muniment.auth.operators import IMPORT
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.forms import decode_record
-from muniment.intents import recording, rules
-from muniment.intents.chain_facts import Fact, apply_to_subjects, insert_facts
-from muniment.intents.lifecycle import Moment
-from muniment.intents.types import AnyNewIntent
+from muniment.protocol.evm.address import Address
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents import rules
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.intents.types import AnyNewIntent
+from muniment.service.auth.operators import IMPORT
+from muniment.service.context import Context
+from muniment.service.resources.intents import recording
+from muniment.service.resources.intents.chain_facts import Fact, apply_to_subjects, insert_facts
 from operator_client import (
     DEADLINE,
     HEX32,

@@ -13,13 +13,13 @@ from trigger_world import check_refusal, next_of, read_page, walk
 
 from answers import cursor_at
 from applications import another_process, client_of, readers_held
-from muniment.app import Application
-from muniment.context import Context
-from muniment.intents import listing, store
-from muniment.intents.generations import FIRST
-from muniment.intents.types import NEWEST_SHOWN
-from muniment.storage import open_database
-from muniment.storage.database import DatabaseLimits
+from muniment.protocol.intents.generations import FIRST
+from muniment.protocol.intents.types import NEWEST_SHOWN
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.resources.intents import listing, store
+from muniment.service.storage import open_database
+from muniment.service.storage.database import DatabaseLimits
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -10,7 +10,7 @@ import pytest
 from trigger_world import check_refusal
 
 from conftest import Clock
-from muniment.context import Context
+from muniment.service.context import Context
 from operator_client import (
     DEADLINE,
     HEX32,

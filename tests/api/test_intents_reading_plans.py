@@ -8,12 +8,12 @@ from typing import LiteralString, cast
 import pytest
 
 from conftest import NOW_MS
-from muniment.auth.operators import moves_of
-from muniment.context import Context
-from muniment.intents.lifecycle import Moment
-from muniment.intents.reading.hourly import HOUR_MS, HOURS, count_by_hour
-from muniment.intents.store import insert_rows
-from muniment.storage.database import Database, Row, Transaction
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.auth.operators import moves_of
+from muniment.service.context import Context
+from muniment.service.resources.intents.reading.hourly import HOUR_MS, HOURS, count_by_hour
+from muniment.service.resources.intents.store import insert_rows
+from muniment.service.storage.database import Database, Row, Transaction
 
 pytestmark = pytest.mark.spoils_events("rows are filled in by SQL")
 ROWS = 600

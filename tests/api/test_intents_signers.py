@@ -11,9 +11,9 @@ import pytest
 
 from builders import Wallet
 from muniment.chains.catalogue import Chain
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.settings import Settings
+from muniment.protocol.evm.address import Address
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 from operator_client import (
     SETTLER,
     SOLVER,

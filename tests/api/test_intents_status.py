@@ -10,8 +10,8 @@ import pytest
 from trigger_world import check_refusal
 
 from conftest import Clock
-from muniment.context import Context
-from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
+from muniment.service.context import Context
 from operator_client import (
     HEX32,
     IntentDraft,

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-from muniment.context import Context
-from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Diagram, reachable
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Diagram, reachable
+from muniment.service.context import Context
 from operator_client import IntentDraft, OperatorClient, hash_of_proposal, log, operator_key, proposal
 
 NUMBERS = count(1)

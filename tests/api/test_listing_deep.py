@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from conftest import NOW_MS
-from muniment.app import Application
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.http.paging import OFFSET_QUICK_MAX
-from muniment.ipfs.cid import BundleCid, cid_v0
-from muniment.storage.database import Database, Transaction
-from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.triggers.listing import TriggerQuery, search
+from muniment.protocol.evm.address import Address
+from muniment.protocol.ipfs.cid import BundleCid, cid_v0
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http.paging import OFFSET_QUICK_MAX
+from muniment.service.resources.triggers.listing import TriggerQuery, search
+from muniment.service.storage.database import Database, Transaction
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 ROWS = 4 * OFFSET_QUICK_MAX
 # Rows of one time, so that an order by time alone would be none.
@@ -172,7 +172,7 @@ async def test_rows_that_are_skipped_are_not_read(
     assert isinstance(database, SqliteDatabase)
     if not times_follow:
         vars(database)["times_differ_ms"] = 3
-    monkeypatch.setattr("muniment.triggers.listing.has_row_after", _has_rows)
+    monkeypatch.setattr("muniment.service.resources.triggers.listing.has_row_after", _has_rows)
     recorder = Recorder(database)
     query = TriggerQuery(
         active=active, signer=signer, function_cid=function, sort=sort, offset=OFFSET_QUICK_MAX + 1, limit=10

@@ -13,11 +13,11 @@ import pytest
 from trigger_world import check_refusal, next_of, prev_of, walk
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
-from muniment.context import Context
-from muniment.http.paging import Cursor
-from muniment.storage import epoch
-from muniment.storage.database import Parameters, Row
-from muniment.storage.epoch import FRESH_SECONDS, Epochs
+from muniment.service.context import Context
+from muniment.service.http.paging import Cursor
+from muniment.service.storage import epoch
+from muniment.service.storage.database import Parameters, Row
+from muniment.service.storage.epoch import FRESH_SECONDS, Epochs
 from operator_client import USER, IntentDraft, OperationsDraft, OperatorClient, operator_key
 
 ON_POSTGRES = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

@@ -11,12 +11,12 @@ from intents_world import intent_body, record
 from trigger_world import check_refusal
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
-from muniment.app import Application
-from muniment.context import Context
-from muniment.http import paging
-from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, OFFSET_WALKED_MAX
-from muniment.storage.scopes import has_row_after
-from muniment.triggers.listing import TriggerQuery
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http import paging
+from muniment.service.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, OFFSET_WALKED_MAX
+from muniment.service.resources.triggers.listing import TriggerQuery
+from muniment.service.storage.scopes import has_row_after
 
 PATHS = ("/triggers", "/functions", "/intents")
 CLIENT = "192.0.2.1"

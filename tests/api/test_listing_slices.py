@@ -13,14 +13,14 @@ from trigger_world import next_of, walk
 
 from answers import cursor_at
 from conftest import NOW_MS
-from muniment.app import Application
-from muniment.context import Context
-from muniment.functions.store import FunctionQuery, search as search_functions
-from muniment.http.paging import CURSOR_PAGE_BYTES_MAX
-from muniment.http.reply import Ready, Streamed
-from muniment.storage.database import Row, Transaction
-from muniment.storage.pages import SLICE_BYTES
-from muniment.triggers.listing import TriggerQuery, search as search_triggers
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http.paging import CURSOR_PAGE_BYTES_MAX
+from muniment.service.http.reply import Ready, Streamed
+from muniment.service.resources.functions.store import FunctionQuery, search as search_functions
+from muniment.service.resources.triggers.listing import TriggerQuery, search as search_triggers
+from muniment.service.storage.database import Row, Transaction
+from muniment.service.storage.pages import SLICE_BYTES
 
 KIB = 1024
 LONG_BYTES = 20 * KIB

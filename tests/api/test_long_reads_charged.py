@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from trigger_world import check_refusal
 
-from muniment.app import Application
-from muniment.limits.costs import LONG_READ_NS_FREE, UNIT_NS
-from muniment.settings import Settings
+from muniment.service.app import Application
+from muniment.service.running.limits.costs import LONG_READ_NS_FREE, UNIT_NS
+from muniment.service.running.settings import Settings
 
 # A million steps, which take any engine far longer than what is free.
 LONG: Final[LiteralString] = (

@@ -8,9 +8,9 @@ import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
-from muniment.app import Application, build_context
-from muniment.context import Context
-from muniment.metrics.families import FAMILIES, PREFIX
+from muniment.service.app import Application, build_context
+from muniment.service.context import Context
+from muniment.service.running.metrics.families import FAMILIES, PREFIX
 from operator_client import IntentDraft, OperatorClient, operator_key
 from scraped import Scraped
 

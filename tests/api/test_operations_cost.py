@@ -11,11 +11,11 @@ import pytest
 from test_intents_cost import FEW, MANY, NOW_S, STEPS_MAX, UNDER_WAY, cost_of, fill as fill_first, sequence_of
 from test_triggers_cost import STEPS_COUNTED, steps
 
-from muniment.context import Context
-from muniment.intents.lifecycle import Moment
-from muniment.intents.store import mark_expired
-from muniment.storage.database import Transaction
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.context import Context
+from muniment.service.resources.intents.store import mark_expired
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 pytestmark = [
     pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from trigger_world import check_refusal
 
 from muniment.cli.main import main
-from muniment.context import Context
+from muniment.service.context import Context
 from operator_client import HEX32, IntentDraft, OperatorClient, hash_of_proposal, log, operator_key, proposal
 
 NothingStored = Callable[[], Any]

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
-from muniment.settings import Settings
+from muniment.service.running.settings import Settings
 
 OWNER, OTHER = Wallet(41), Wallet(42)
 

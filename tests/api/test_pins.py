@@ -12,11 +12,11 @@ from pins_world import QUICK, row, ticking, until, until_rows, with_node, workin
 from applications import another_process, client_of
 from builders import EMPTY_WASM, Bundle, Wallet, deploy
 from conftest import Clock
-from muniment.app import Application
-from muniment.context import Context
-from muniment.ipfs.cid import decode_cid
-from muniment.pins import queue
-from muniment.pins.worker import PinLimits, Pinner
+from muniment.protocol.ipfs.cid import decode_cid
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.pins import queue
+from muniment.service.pins.worker import PinLimits, Pinner
 from pin_node import PinNode, pin_node, v1
 
 

@@ -13,11 +13,11 @@ from pins_world import QUICK, row, ticking, until, until_rows, with_node, workin
 from applications import client_of
 from builders import Bundle, deploy
 from conftest import Clock
-from muniment.app import Application
-from muniment.context import Context
-from muniment.pins.worker import PinLimits
-from muniment.storage import open_database
-from muniment.storage.sql import number_text
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.pins.worker import PinLimits
+from muniment.service.storage import open_database
+from muniment.service.storage.sql import number_text
 from pin_node import PinNode, pin_node
 from postgres import Cluster
 

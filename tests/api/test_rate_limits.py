@@ -12,13 +12,13 @@ import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
-from muniment.app import Application
-from muniment.context import Context
-from muniment.errors import RateLimited
-from muniment.http.request import NO_BODY, Request
-from muniment.limits.limiter import Limiter
-from muniment.limits.memory import Memory
-from muniment.settings import Settings
+from muniment.protocol.errors import RateLimited
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http.request import NO_BODY, Request
+from muniment.service.running.limits.limiter import Limiter
+from muniment.service.running.limits.memory import Memory
+from muniment.service.running.settings import Settings
 
 pytestmark = pytest.mark.one_engine
 

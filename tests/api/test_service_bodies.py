@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from builders import Wallet
-from muniment.server.connection import LINGERING_BYTES_MAX
+from muniment.service.server.connection import LINGERING_BYTES_MAX
 from service import Service
 
 BODY_TIMEOUT_S = 1

@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 
 from builders import TriggerDraft, Wallet, deploy
-from muniment.app import Application
-from muniment.limits import fair_queue as turns
-from muniment.limits.held import HeldBodies
+from muniment.service.app import Application
+from muniment.service.running.limits import fair_queue as turns
+from muniment.service.running.limits.held import HeldBodies
 
 OWNER = Wallet(43)
 PIECE_BYTES = 256

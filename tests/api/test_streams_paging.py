@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from muniment.context import Context
-from muniment.feed import hub as hub_module, reading
-from muniment.feed.events import Position
-from muniment.feed.filters import EVERYTHING, EventFilter
-from muniment.feed.hub import Hub
-from muniment.feed.streams import Follower
-from muniment.storage.database import Transaction
+from muniment.service.context import Context
+from muniment.service.resources.feed import hub as hub_module, reading
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.feed.filters import EVERYTHING, EventFilter
+from muniment.service.resources.feed.hub import Hub
+from muniment.service.resources.feed.streams import Follower
+from muniment.service.storage.database import Transaction
 
 pytestmark = pytest.mark.spoils_events("events are filled in by SQL")
 EVENTS = 350

@@ -11,17 +11,17 @@ from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, turn
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.growth import Edge
-from muniment.tlog.keys import parse_verifier_key
-from muniment.tlog.operating.rotation import begin
-from muniment.tlog.proofs import check_proof, parse_proof
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.mark import MARK_FILE
-from muniment.tlog.sequencing.store import Epoch
-from muniment.tlog.tree import leaf_hash
+from muniment.protocol.log.growth import Edge
+from muniment.protocol.log.keys import parse_verifier_key
+from muniment.protocol.log.proofs import check_proof, parse_proof
+from muniment.protocol.log.tree import leaf_hash
+from muniment.service.context import Context
+from muniment.service.resources.log.operating.rotation import begin
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.mark import MARK_FILE
+from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.running.settings import Settings
 
 CURSORS: list[LiteralString] = ["after_function", "after_trigger", "after_deactivation"]
 

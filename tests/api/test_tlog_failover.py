@@ -13,12 +13,12 @@ from tlog_world import KEY, add_triggers, entries_of, epoch_of, shown, turn
 
 from conftest import Clock
 from limitless import unlimited_settings
-from muniment.app import build_context
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.entries import LogFact, parse_entry, previous_epoch
-from muniment.tlog.operating.freeze import resume
-from muniment.tlog.operating.rotation import begin
+from muniment.protocol.log.entries import LogFact, parse_entry, previous_epoch
+from muniment.service.app import build_context
+from muniment.service.context import Context
+from muniment.service.resources.log.operating.freeze import resume
+from muniment.service.resources.log.operating.rotation import begin
+from muniment.service.running.settings import Settings
 from postgres import Cluster
 
 pytestmark = pytest.mark.long

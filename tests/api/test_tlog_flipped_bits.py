@@ -9,14 +9,14 @@ import pytest
 from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn
 
 from conftest import Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.growth import Edge
-from muniment.tlog.operating.rotation import begin
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.mark import read_mark
+from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.growth import Edge
+from muniment.service.context import Context
+from muniment.service.resources.log.operating.rotation import begin
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.mark import read_mark
+from muniment.service.running.settings import Settings
 
 # 302 entries are shown, and 602 are stored: two full bundles, the second of which has entries that wait.
 SHOWN, STORED = 302, 602

@@ -12,18 +12,18 @@ from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, shown, tu
 
 from applications import another_process
 from conftest import Clock
-from muniment.app.application import Application
-from muniment.app.readiness import note_log
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.growth import Edge
-from muniment.tlog.keys import keys_of_log
-from muniment.tlog.notes import sign_note
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.mark import MARK_FILE, raise_mark, read_mark
-from muniment.tlog.sequencing.opening import KEY_FILE
+from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.growth import Edge
+from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.log.notes import sign_note
+from muniment.service.app.application import Application
+from muniment.service.app.readiness import note_log
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.mark import MARK_FILE, raise_mark, read_mark
+from muniment.service.resources.log.sequencing.opening import KEY_FILE
+from muniment.service.running.settings import Settings
 
 
 @pytest.fixture

@@ -11,10 +11,8 @@ from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, naive, sh
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.context import Context
-from muniment.evm.typed_data import compile_types, digest
-from muniment.settings import Settings
-from muniment.tlog.entries import (
+from muniment.protocol.evm.typed_data import compile_types, digest
+from muniment.protocol.log.entries import (
     NO_EPOCH,
     BackfilledFact,
     DeactivationFact,
@@ -24,11 +22,13 @@ from muniment.tlog.entries import (
     description_hash,
     parse_entry,
 )
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.store import Overtaken
-from muniment.triggers.typed_data import registry_domain
-from muniment.wire import iso_time
+from muniment.protocol.triggers.typed_data import registry_domain
+from muniment.protocol.wire import iso_time
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.store import Overtaken
+from muniment.service.running.settings import Settings
 
 NAME = "registry.example"
 ALICE, BOB = Wallet(1), Wallet(2)

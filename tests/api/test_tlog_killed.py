@@ -11,14 +11,14 @@ from tlog_world import KEY, Kept, add_triggers, entries_of, kinds, naive, turn
 
 from conftest import Clock
 from mortal_turns import KILLED, NEVER, Turns
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
-from muniment.tlog.keys import parse_verifier_key
-from muniment.tlog.notes import parse_note
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.mark import read_mark
-from muniment.tlog.sequencing.store import Epoch
+from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
+from muniment.protocol.log.keys import parse_verifier_key
+from muniment.protocol.log.notes import parse_note
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.mark import read_mark
+from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.running.settings import Settings
 
 # No turn here needs fewer steps than the least, by far; so the test has not stopped looking too early.
 STEPS_MIN, STEPS_MAX = 18, 100

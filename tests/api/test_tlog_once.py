@@ -14,12 +14,12 @@ from trigger_world import digest_of, sign_with_nonce
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.entries import DeactivationFact, Fact, FunctionFact, TriggerFact, parse_entry
-from muniment.tlog.operating.rotation import rotate
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.store import Overtaken
+from muniment.protocol.log.entries import DeactivationFact, Fact, FunctionFact, TriggerFact, parse_entry
+from muniment.service.context import Context
+from muniment.service.resources.log.operating.rotation import rotate
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.store import Overtaken
+from muniment.service.running.settings import Settings
 
 ALICE, BOB = Wallet(1), Wallet(2)
 

@@ -9,20 +9,20 @@ import pytest
 from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn
 
 from conftest import Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
-from muniment.tlog.entries import CloseFact, LogFact, parse_entry, previous_epoch
-from muniment.tlog.keys import keys_of_log, parse_verifier_key
-from muniment.tlog.notes import parse_note, sign_note
-from muniment.tlog.operating import rotation
-from muniment.tlog.operating.freeze import freeze, resume
-from muniment.tlog.operating.rotation import begin, rotate
-from muniment.tlog.operating.status import look
-from muniment.tlog.sequencing import opening
-from muniment.tlog.sequencing.mark import MARK_FILE, raise_mark
-from muniment.tlog.sequencing.store import Epoch
-from muniment.wire import iso_time
+from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
+from muniment.protocol.log.entries import CloseFact, LogFact, parse_entry, previous_epoch
+from muniment.protocol.log.keys import keys_of_log, parse_verifier_key
+from muniment.protocol.log.notes import parse_note, sign_note
+from muniment.protocol.wire import iso_time
+from muniment.service.context import Context
+from muniment.service.resources.log.operating import rotation
+from muniment.service.resources.log.operating.freeze import freeze, resume
+from muniment.service.resources.log.operating.rotation import begin, rotate
+from muniment.service.resources.log.operating.status import look
+from muniment.service.resources.log.sequencing import opening
+from muniment.service.resources.log.sequencing.mark import MARK_FILE, raise_mark
+from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.running.settings import Settings
 
 NAME, NEXT_KEY = "registry.example", "22" * 32
 

@@ -12,14 +12,14 @@ from tlog_world import KEY, add_triggers, turn
 
 from builders import TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.app import Application
 from muniment.client import AsyncRegistry, Forged, NotLoggedYet, Retry, Rules
-from muniment.context import Context
-from muniment.functions.types import Function
-from muniment.settings import Settings
-from muniment.tlog.keys import keys_of_log
-from muniment.triggers.types import RecordedDeactivation, Trigger
-from muniment.wire import decode_text
+from muniment.protocol.functions.types import Function
+from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.triggers.types import RecordedDeactivation, Trigger
+from muniment.protocol.wire import decode_text
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 
 NAME = "registry.example"
 ALICE, BOB = Wallet(1), Wallet(2)

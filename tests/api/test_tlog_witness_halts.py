@@ -15,15 +15,15 @@ from tlog_witness_world import (
 from tlog_world import epoch_of
 
 from conftest import NOW_MS, Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.keys import SigningKey, keys_of_log
-from muniment.tlog.notes import Note, sign_note
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.mark import MARK_FILE
-from muniment.tlog.witnessing.policies import read_policy
-from muniment.tlog.witnessing.witness_client import known_checkpoints
+from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.keys import SigningKey, keys_of_log
+from muniment.protocol.log.notes import Note, sign_note
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.mark import MARK_FILE
+from muniment.service.resources.log.witnessing.policies import read_policy
+from muniment.service.resources.log.witnessing.witness_client import known_checkpoints
+from muniment.service.running.settings import Settings
 from witness_site import Lie, WitnessSite, larger, status
 from witnessed import KEYS, LOG
 

@@ -15,11 +15,11 @@ from tlog_witness_world import (
 from tlog_world import epoch_of, shown
 
 from conftest import NOW_MS, Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.notes import parse_note
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.witnessing import witness_client
+from muniment.protocol.log.notes import parse_note
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.witnessing import witness_client
+from muniment.service.running.settings import Settings
 from witness_site import (
     Lie,
     Reply,

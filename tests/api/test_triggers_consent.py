@@ -12,9 +12,9 @@ from trigger_world import at_once, check_refusal, digest_of, in_turn, sign_with_
 
 from builders import TriggerDraft, Wallet, cron, deploy, register
 from conftest import Clock
-from muniment.context import Context
-from muniment.evm.signature import Signature, recover
-from muniment.triggers.store import mark_ended
+from muniment.protocol.evm.signature import Signature, recover
+from muniment.service.context import Context
+from muniment.service.resources.triggers.store import mark_ended
 
 
 async def count(context: Context) -> int:

@@ -13,10 +13,10 @@ import pytest
 
 from answers import cursor_at
 from conftest import NOW_MS
-from muniment.context import Context
-from muniment.ipfs.cid import cid_v0
-from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.triggers.store import mark_ended
+from muniment.protocol.ipfs.cid import cid_v0
+from muniment.service.context import Context
+from muniment.service.resources.triggers.store import mark_ended
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 # What PostgreSQL does is told by EXPLAIN, in a test of its engine.
 pytestmark = [

@@ -14,7 +14,7 @@ from trigger_world import check_refusal
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once, register
 from conftest import NOW_MS
 from counted_calls import calls_within
-from muniment.triggers.typed_data import types_for
+from muniment.protocol.triggers.typed_data import types_for
 
 pytestmark = pytest.mark.one_engine
 

@@ -12,10 +12,10 @@ from trigger_world import ORDER, check_refusal, digest_of, high_twin
 
 from builders import TriggerDraft, Wallet, cron, deploy, event, once
 from conftest import NOW_MS
-from muniment.evm.signature import sign
-from muniment.evm.typed_data import compile_types, digest
-from muniment.ipfs.cid import cid_v0
-from muniment.triggers.typed_data import registry_domain
+from muniment.protocol.evm.signature import sign
+from muniment.protocol.evm.typed_data import compile_types, digest
+from muniment.protocol.ipfs.cid import cid_v0
+from muniment.protocol.triggers.typed_data import registry_domain
 
 pytestmark = pytest.mark.one_engine
 

@@ -11,8 +11,8 @@ from trigger_world import check_refusal, high_twin, in_turn, sign_with_nonce
 
 from builders import DOMAIN, TriggerDraft, Wallet, deploy, register
 from eth_signing import Account, encode_defunct, encode_typed_data
-from muniment.context import Context
-from muniment.triggers.typed_data import deactivation_digests
+from muniment.protocol.triggers.typed_data import deactivation_digests
+from muniment.service.context import Context
 
 UNKNOWN = "0x" + "1" * 128 + "1b"
 OWNER = Wallet(31)

@@ -14,9 +14,9 @@ from trigger_world import check_refusal, next_of, walk
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, register
 from conftest import Clock
-from muniment.context import Context
-from muniment.ipfs.cid import Cid, cid_v1
-from muniment.triggers.store import mark_ended
+from muniment.protocol.ipfs.cid import Cid, cid_v1
+from muniment.service.context import Context
+from muniment.service.resources.triggers.store import mark_ended
 
 ROWS = 60
 QUERIES = 120

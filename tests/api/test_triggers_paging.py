@@ -15,10 +15,10 @@ from trigger_world import check_refusal, next_of, read_page, walk
 from answers import cursor_at
 from applications import another_process, client_of, readers_held
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
-from muniment.app import Application
-from muniment.context import Context
-from muniment.http.paging import OFFSET_MAX
-from muniment.storage.database import DatabaseLimits
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.http.paging import OFFSET_MAX
+from muniment.service.storage.database import DatabaseLimits
 
 PATHS = ("/triggers", "/functions")
 INTEGERS = {

@@ -11,7 +11,7 @@ from test_triggers_sign_params import INPUT, INPUTS, ask, params
 
 from builders import Bundle, Wallet, cron, deploy, event, once
 from conftest import NOW_MS, Clock
-from muniment.wire import TIMESTAMP_MS_MAX
+from muniment.protocol.wire import TIMESTAMP_MS_MAX
 
 pytestmark = pytest.mark.one_engine
 

@@ -12,8 +12,8 @@ from trigger_world import check_refusal
 
 from builders import TriggerDraft, Wallet, cron, deploy, register
 from conformance import check_answer
-from muniment.app import Application
-from muniment.context import Context
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 OWNER = Wallet(31)
 STRANGER = Wallet(32)

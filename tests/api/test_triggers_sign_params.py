@@ -13,7 +13,7 @@ from trigger_world import check_refusal
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once
 from conftest import NOW_MS
 from eth_signing import Account, encode_typed_data
-from muniment.ipfs.cid import CidParts, cid_v1
+from muniment.protocol.ipfs.cid import CidParts, cid_v1
 
 pytestmark = pytest.mark.one_engine
 

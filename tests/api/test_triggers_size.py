@@ -12,8 +12,8 @@ import pytest
 from trigger_world import check_refusal
 
 from builders import Bundle, TriggerDraft, Wallet, deploy
-from muniment.app import Application
-from muniment.context import Context
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 BYTES_MAX = 128 * 1024
 INPUTS = {"text": "string"}

@@ -13,10 +13,10 @@ import pytest
 
 from conformance import check_answer
 from counted_calls import calls_within
-from muniment.app import Application
-from muniment.context import Context
-from muniment.functions.rules import _INPUT_TYPE
-from muniment.ipfs.cid import Cid, cid_v0
+from muniment.protocol.functions.rules import _INPUT_TYPE
+from muniment.protocol.ipfs.cid import Cid, cid_v0
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 pytestmark = pytest.mark.one_engine
 

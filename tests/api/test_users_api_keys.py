@@ -11,10 +11,10 @@ import pytest
 
 from builders import Bundle, Wallet, api_key_of, log_in
 from conftest import Clock
-from muniment.auth.api_keys import api_key
-from muniment.auth.secrets import RingFile, ring_of
-from muniment.context import Context
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
+from muniment.service.auth.api_keys import api_key
+from muniment.service.auth.secrets import RingFile, ring_of
+from muniment.service.context import Context
 
 OWNER = Wallet(41)
 

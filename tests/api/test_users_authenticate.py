@@ -14,8 +14,8 @@ from trigger_world import check_refusal
 from applications import client_of
 from builders import Wallet
 from conftest import Clock
-from muniment.app import Application
-from muniment.context import Context
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 OWNER, STRANGER = Wallet(11), Wallet(12)
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141

@@ -10,8 +10,8 @@ import jwt
 import pytest
 
 from builders import Wallet, api_key_of, log_in
-from muniment.auth.secrets import RingFile
-from muniment.context import Context
+from muniment.service.auth.secrets import RingFile
+from muniment.service.context import Context
 
 Unchanged = Callable[[], Any]
 Headers = list[tuple[str, str]]

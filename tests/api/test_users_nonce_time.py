@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from builders import Wallet
 from conftest import NOW_MS, Clock
-from muniment.app import Application, build_context
-from muniment.auth.nonces import WINDOW_MS
-from muniment.settings import Settings
+from muniment.service.app import Application, build_context
+from muniment.service.auth.nonces import WINDOW_MS
+from muniment.service.running.settings import Settings
 
 OWNER = Wallet(21)
 WINDOW_START_MS = NOW_MS - NOW_MS % WINDOW_MS

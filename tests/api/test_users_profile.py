@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from builders import Wallet, log_in
 from muniment.cli.main import main
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.users.store import set_email
-from muniment.users.types import Email
+from muniment.protocol.evm.address import Address
+from muniment.protocol.users.types import Email
+from muniment.service.context import Context
+from muniment.service.resources.users.store import set_email
 
 OWNER = Wallet(5)
 PATH = f"/users/{OWNER.address}/data"

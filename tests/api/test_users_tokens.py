@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from builders import Wallet, log_in
 from conftest import Clock
-from muniment.auth.secrets import RingFile, Secret, ring_of
-from muniment.context import Context
+from muniment.service.auth.secrets import RingFile, Secret, ring_of
+from muniment.service.context import Context
 
 OWNER = Wallet(31)
 

@@ -14,9 +14,9 @@ from trigger_world import check_refusal
 from applications import client_of
 from builders import Wallet
 from conftest import NOW_MS, Clock
-from muniment.app import Application
-from muniment.context import Context
-from muniment.wire import iso_time
+from muniment.protocol.wire import iso_time
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 OWNER, STRANGER = Wallet(11), Wallet(12)
 URL = "https://registry.example.org:8443/muniment"

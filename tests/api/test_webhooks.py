@@ -17,10 +17,10 @@ from webhooks_world import Maker
 
 from builders import Wallet, deploy
 from conftest import Clock
-from muniment.context import Context
-from muniment.feed.events import Position
-from muniment.settings import Settings
-from muniment.webhooks import store
+from muniment.service.context import Context
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.webhooks import store
+from muniment.service.running.settings import Settings
 from operator_client import operator_key
 from receiving import Received, Receiver, Reply, echo
 

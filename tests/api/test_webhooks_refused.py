@@ -15,10 +15,10 @@ from webhooks_world import Maker
 from applications import client_of
 from builders import Wallet, log_in
 from conftest import Clock
-from muniment.app import Application, build_context
-from muniment.auth.secrets import ring_of
-from muniment.context import Context
-from muniment.settings import Settings
+from muniment.service.app import Application, build_context
+from muniment.service.auth.secrets import ring_of
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 from operator_client import operator_key
 
 ELSEWHERE = "https://hooks.example.org/muniment"

@@ -15,15 +15,15 @@ from webhooks_world import Maker
 from applications import another_process
 from builders import Wallet, log_in
 from conftest import Clock
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.feed.events import Position
-from muniment.settings import Settings
-from muniment.webhooks import managing, store
-from muniment.webhooks.hook_state import is_due
-from muniment.webhooks.managing import HOOKS_PER_WALLET_MAX
-from muniment.webhooks.store import Attempt, DeadLetter, Hook
-from muniment.webhooks.types import ATTEMPTS_KEPT, NewWebhook, WebhookFilters, WebhookUrl
+from muniment.protocol.evm.address import Address
+from muniment.service.context import Context
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.webhooks import managing, store
+from muniment.service.resources.webhooks.hook_state import is_due
+from muniment.service.resources.webhooks.managing import HOOKS_PER_WALLET_MAX
+from muniment.service.resources.webhooks.store import Attempt, DeadLetter, Hook
+from muniment.service.resources.webhooks.types import ATTEMPTS_KEPT, NewWebhook, WebhookFilters, WebhookUrl
+from muniment.service.running.settings import Settings
 from operator_client import operator_key
 from receiving import Received, Receiver, Reply, echo
 

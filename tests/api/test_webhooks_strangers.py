@@ -17,11 +17,11 @@ from webhooks_world import Maker
 from applications import another_process, client_of
 from builders import Wallet, log_in
 from conftest import Clock
-from muniment.app import Application
-from muniment.app.application import SWEEPS
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.webhooks import managing, store
+from muniment.service.app import Application
+from muniment.service.app.application import SWEEPS
+from muniment.service.context import Context
+from muniment.service.resources.webhooks import managing, store
+from muniment.service.running.settings import Settings
 from operator_client import operator_key
 from receiving import Received, Receiver, Reply, echo
 

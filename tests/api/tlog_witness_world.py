@@ -10,12 +10,12 @@ from tlog_world import add_triggers, epoch_of
 
 from applications import another_process
 from conftest import Clock
-from muniment.context import Context
-from muniment.metrics.text import render
-from muniment.tlog.notes import parse_note, verified
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.store import Epoch
-from muniment.tlog.witnessing.witness_client import Outcome
+from muniment.protocol.log.notes import parse_note, verified
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.resources.log.witnessing.witness_client import Outcome
+from muniment.service.running.metrics.text import render
 from scraped import Scraped
 from witness_site import Reply, WitnessSite
 

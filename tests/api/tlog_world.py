@@ -6,21 +6,21 @@ import asyncio
 from typing import Any, NamedTuple
 
 from conftest import Clock
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
-from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
-from muniment.tlog.keys import keys_of_log, parse_verifier_key
-from muniment.tlog.notes import parse_note, verified
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.opening import secret_of
-from muniment.tlog.sequencing.store import Epoch
-from muniment.tlog.tiles import split_entries, unpacked
-from muniment.tlog.tree import complete_hash, leaf_hash, root_hash
-from muniment.triggers import store as triggers
-from muniment.triggers.store import NewRow
-from muniment.wire import iso_time
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
+from muniment.protocol.log.keys import keys_of_log, parse_verifier_key
+from muniment.protocol.log.notes import parse_note, verified
+from muniment.protocol.log.tiles import split_entries, unpacked
+from muniment.protocol.log.tree import complete_hash, leaf_hash, root_hash
+from muniment.protocol.wire import iso_time
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.opening import secret_of
+from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.resources.triggers import store as triggers
+from muniment.service.resources.triggers.store import NewRow
 
 KEY = "11" * 32
 TABLES = ("tlog_epochs", "tlog_tail", "tlog_tiles", "tlog_runs")

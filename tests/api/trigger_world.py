@@ -12,8 +12,8 @@ import pytest
 from btclib_secp256k1.keys import pubkey_from_prvkey
 
 from builders import DOMAIN, Wallet
-from muniment.evm.typed_data import compile_types, digest
-from muniment.storage.database import Database, Work
+from muniment.protocol.evm.typed_data import compile_types, digest
+from muniment.service.storage.database import Database, Work
 
 # SEC 2 section 2.4.1: the order of secp256k1.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141

@@ -27,8 +27,8 @@ from backing_up import (
     tree,
     with_more,
 )
-from muniment.auth.secrets import RING_SIZE_MAX, RingFile
 from muniment.cli.main import main
+from muniment.service.auth.secrets import RING_SIZE_MAX, RingFile
 
 __all__ = ["backup", "data"]  # the fixtures
 

@@ -24,7 +24,7 @@ from backing_up import (
     snapshot,
     tree,
 )
-from muniment.auth.secrets import RingFile
+from muniment.service.auth.secrets import RingFile
 
 __all__ = ["backup", "data"]  # the fixtures
 

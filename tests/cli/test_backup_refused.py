@@ -25,7 +25,7 @@ from backing_up import (
     with_more,
 )
 from builders import Bundle, deploy
-from muniment.maintenance import backup as making
+from muniment.operate import backup as making
 
 __all__ = ["backup", "data"]  # the fixtures
 

@@ -13,7 +13,7 @@ import pytest
 
 import warm
 from backing_up import backup, data, done, ids, refused, run
-from muniment.maintenance.restore import PLACEHOLDER
+from muniment.operate.restore import PLACEHOLDER
 from terminal import shown_on
 
 __all__ = ["backup", "data"]  # the fixtures

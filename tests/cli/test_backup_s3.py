@@ -10,7 +10,7 @@ import obstore
 import pytest
 
 from backing_up import at_first, blocks, done, fill, refused, rows, run, tree, with_more
-from muniment.blocks.s3 import S3BlockStore
+from muniment.service.blocks.s3 import S3BlockStore
 from ports import free_port
 from s3_server import environment, s3_server
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from muniment.errors import DatabaseUnavailable, Integrity
-from muniment.storage.sqlite.connection import connect
-from muniment.storage.sqlite.snapshot import StillDatabase, take_snapshot
+from muniment.protocol.errors import DatabaseUnavailable, Integrity
+from muniment.service.storage.sqlite.connection import connect
+from muniment.service.storage.sqlite.snapshot import StillDatabase, take_snapshot
 
 ROWS = 400
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from muniment.blocks.files import FileBlockStore
 from muniment.cli.main import main
-from muniment.errors import StorageUnavailable
-from muniment.ipfs.block import Block, block_of
-from muniment.maintenance.copy_blocks import Summary, copy_blocks
+from muniment.operate.copy_blocks import Summary, copy_blocks
+from muniment.protocol.errors import StorageUnavailable
+from muniment.protocol.ipfs.block import Block, block_of
+from muniment.service.blocks.files import FileBlockStore
 from terminal import shown_on
 
 BLOCKS = sorted(block_of(number.to_bytes(4, "big") * (1 + number * 500)) for number in range(60))
@@ -208,9 +208,9 @@ def test_ctrl_c_ends_it_in_good_order_and_the_rest_follows_later(
 ) -> None:
     code = f"""
 import functools, os, signal
-from muniment.blocks.files import FileBlockStore
+from muniment.service.blocks.files import FileBlockStore
 from muniment.cli.main import main
-from muniment.maintenance import copy_blocks
+from muniment.operate import copy_blocks
 copy_blocks.copy_blocks = functools.partial(copy_blocks.copy_blocks, blocks_per_batch=5)
 get, reads = FileBlockStore.get, iter(range(1000))
 def interrupted(self, digest):

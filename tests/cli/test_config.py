@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muniment.cli.main import main
-from muniment.settings import Settings, load_settings
+from muniment.service.running.settings import Settings, load_settings
 
 SECRET = "c0ffee" * 10 + "1234"
 MYSQL = "mysql://muniment:hidden@db/muniment"

@@ -16,7 +16,7 @@ import pytest
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, log_in
 from copying_world import OWNERS, Filled, Place, copy_all, fill, new_database, opened, read_page, run, served, walk
-from muniment.storage.registry_copy import LEFT, TABLES
+from muniment.service.storage.registry_copy import LEFT, TABLES
 from operator_client import IntentDraft, OperatorClient
 from postgres import Cluster
 

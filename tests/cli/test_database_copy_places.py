@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from copying_world import Place, copy, new_database
-from muniment.storage.migrate import LEDGER, migrations
+from muniment.service.storage.migrate import LEDGER, migrations
 from postgres import Cluster
 
 OWNER = b"\xaa" * 20

@@ -17,10 +17,10 @@ import asyncpg
 import pytest
 
 from copying_world import FACTS, Place, copy, fill, new_database, run
-from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.admin import copying as postgres_copying
-from muniment.storage.registry_copy import TABLES
-from muniment.storage.sqlite import copying as sqlite_copying
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage.postgres.admin import copying as postgres_copying
+from muniment.service.storage.registry_copy import TABLES
+from muniment.service.storage.sqlite import copying as sqlite_copying
 from postgres import Cluster
 
 ADDRESS = b"\xaa" * 20
@@ -203,8 +203,8 @@ def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
 CODE = """
 import os, signal
 from muniment.cli.main import main
-from muniment.storage.postgres.admin import copying as postgres_copying
-from muniment.storage.sqlite import copying as sqlite_copying
+from muniment.service.storage.postgres.admin import copying as postgres_copying
+from muniment.service.storage.sqlite import copying as sqlite_copying
 module = {module}
 module.ROWS_PER_BATCH = sqlite_copying.ROWS_PER_BATCH = postgres_copying.ROWS_PER_BATCH = 3
 add, calls = module._Target.add, iter(range(1000))

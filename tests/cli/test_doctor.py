@@ -18,12 +18,12 @@ from click.testing import CliRunner
 from backing_up import fill
 from breaking import breaks
 from builders import Bundle, TriggerDraft, deploy, register
-from muniment.auth.secrets import RingFile
 from muniment.cli.main import main
-from muniment.limits.memory import Memory
-from muniment.maintenance.doctor.examination import CHECKS, Check, examine
-from muniment.maintenance.doctor.findings import Examined, Finding
-from muniment.settings import Settings
+from muniment.operate.doctor.examination import CHECKS, Check, examine
+from muniment.operate.doctor.findings import Examined, Finding
+from muniment.service.auth.secrets import RingFile
+from muniment.service.running.limits.memory import Memory
+from muniment.service.running.settings import Settings
 
 
 @pytest.fixture

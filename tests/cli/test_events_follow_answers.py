@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from middle import Answered, Asked, Behaviour, Forward, Middle, always, before
 from muniment.cli import output
 from muniment.cli.main import main
-from muniment.maintenance import follow_events
-from muniment.maintenance.follow_events import EventFollower, RequestFailed
+from muniment.operate import follow_events
+from muniment.operate.follow_events import EventFollower, RequestFailed
 
 EVENT: dict[str, Any] = {
     "id": "AAAA", "type": "muniment.trigger.created", "subject": "0x12", "time": "2026-11-20T19:48:00.123Z", "data": {},

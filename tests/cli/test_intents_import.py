@@ -24,7 +24,7 @@ from click.testing import CliRunner, Result
 from intent_lines import joined, line, log, proposal
 from muniment.cli.main import main
 from muniment.cli.output import output_file
-from muniment.intents.importing import LINES_PER_BATCH
+from muniment.service.resources.intents.importing import LINES_PER_BATCH
 from terminal import shown_on
 
 # Of which the first batch is done when the import is interrupted.
@@ -36,7 +36,7 @@ STAYS_IN_THE_MIDDLE = """
 import os, time
 from pathlib import Path
 from muniment.__main__ import main
-from muniment.intents.importing import Import
+from muniment.service.resources.intents.importing import Import
 add, batches = Import.add, iter(range(100))
 async def stay(self, batch):
     await add(self, batch)

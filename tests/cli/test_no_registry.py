@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from muniment.blocks.files import FileBlockStore
 from muniment.cli.main import main
+from muniment.service.blocks.files import FileBlockStore
 
 # These make one, each in tests of its own.
 MAKES = {"serve", "migrate", "demo", "restore"}

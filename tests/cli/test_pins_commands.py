@@ -14,7 +14,7 @@ import pytest
 from backing_up import done, run
 from builders import Bundle, deploy
 from copying_world import Place, served
-from muniment.pins import queue
+from muniment.service.pins import queue
 
 OLD_MS = 1_700_000_000_000
 LATE_MS = 32_503_680_000_000  # in the year 3000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from muniment.auth.secrets import RING_SIZE_MAX, RingFile, Secret
 from muniment.cli.main import main
+from muniment.service.auth.secrets import RING_SIZE_MAX, RingFile, Secret
 
 
 def run(data_dir: Path, name: str, **environ: str) -> Result:

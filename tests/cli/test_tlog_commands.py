@@ -14,12 +14,12 @@ import pytest
 
 from backing_up import done, run
 from builders import TriggerDraft, deploy, register
-from muniment.app import Application, build_context
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.mark import MARK_FILE
-from muniment.tlog.sequencing.opening import KEY_FILE, NEXT_KEY_FILE
+from muniment.service.app import Application, build_context
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.mark import MARK_FILE
+from muniment.service.resources.log.sequencing.opening import KEY_FILE, NEXT_KEY_FILE
+from muniment.service.running.settings import Settings
 
 NAME = "registry.example"
 NAMED = {"MUNIMENT_TLOG_NAME": NAME}

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from log_site import LogSite, SiteEpoch, trigger_fact
 from muniment.cli.main import main
-from muniment.tlog.entries import BackfilledFact, LogFact
-from muniment.wire import iso_time
+from muniment.protocol.log.entries import BackfilledFact, LogFact
+from muniment.protocol.wire import iso_time
 
 Verify = Callable[[], tuple[int, str]]
 

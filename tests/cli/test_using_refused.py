@@ -259,6 +259,6 @@ def test_help_loads_no_client_and_a_client_command_no_server(served: Service) ->
     used = modules("functions", "list", "--url", served.url)
     assert "muniment.client" in used
     assert not used & {
-        "uvicorn", "httptools", "asyncpg", "sqlite3", "structlog", "cryptography", "jwt", "wasmtime", "muniment.http",
-        "muniment.storage", "muniment.context",
+        "uvicorn", "httptools", "asyncpg", "sqlite3", "structlog", "cryptography", "jwt", "wasmtime",
+        "muniment.service.http", "muniment.service.storage", "muniment.service.context",
     }  # fmt: skip

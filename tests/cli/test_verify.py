@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from muniment.app import Application, build_context
 from muniment.cli.main import main
-from muniment.ipfs.cid import decode_cid
-from muniment.settings import Settings
+from muniment.protocol.ipfs.cid import decode_cid
+from muniment.service.app import Application, build_context
+from muniment.service.running.settings import Settings
 
 
 @dataclass

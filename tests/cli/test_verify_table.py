@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders import Bundle, deploy
-from muniment.app import Application, build_context
 from muniment.cli.main import main
-from muniment.context import Context
-from muniment.ipfs.cid import decode_cid
-from muniment.settings import Settings
+from muniment.protocol.ipfs.cid import decode_cid
+from muniment.service.app import Application, build_context
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from muniment.auth.secrets import RingFile
 from muniment.cli.main import main
-from muniment.feed.events import Position
+from muniment.service.auth.secrets import RingFile
+from muniment.service.resources.feed.events import Position
 from receiving import Receiver
 
 ELSEWHERE = "https://hooks.example.org/"

@@ -17,9 +17,9 @@ from typing import Any
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from muniment.auth.secrets import RingFile
 from muniment.cli.main import main
-from muniment.webhooks.sending import HookKeys, Signers, signed_fields
+from muniment.service.auth.secrets import RingFile
+from muniment.service.resources.webhooks.sending import HookKeys, Signers, signed_fields
 from ports import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"

@@ -12,10 +12,10 @@ import httpx2
 
 from builders import Bundle, cron
 from muniment.client import AsyncRegistry, Bundle as ClientBundle, KeySigner, Registry, Retry, TriggerDraft
-from muniment.forms import decode_record
-from muniment.intents.hashes import intent_hash
-from muniment.intents.types import AnyNewIntent, AnyNewProposal
-from muniment.ipfs.cid import DAG_PB, Cid, cid_v1
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.hashes import intent_hash
+from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal
+from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v1
 from operator_client import FAR_DEADLINE, IntentDraft, OperationsDraft, operations_proposal, proposal
 
 CHAIN_ID = 8453

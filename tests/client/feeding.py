@@ -11,7 +11,7 @@ from builders import Wallet
 from muniment.client import Reply, Retry, Unreachable
 from muniment.client.flows.session import Session
 from muniment.client.steps import Flow, Send, SignText, SignTyped, Sleep
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 
 T = TypeVar("T")
 ME = Wallet(7)

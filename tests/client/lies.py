@@ -10,7 +10,7 @@ from typing import Any
 
 from builders import Wallet
 from middle import Answered, Asked, Behaviour, Forward
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 
 _ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
 _SIGNATURE = re.compile("0x[0-9a-f]{130}")

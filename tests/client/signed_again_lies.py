@@ -9,9 +9,9 @@ from typing import Any
 from signed_again_world import Front, Said, changed
 
 from builders import Wallet
-from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
-from muniment.tlog.fields import time_ms_of
-from muniment.wire import iso_time
+from muniment.protocol.log.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
+from muniment.protocol.log.fields import time_ms_of
+from muniment.protocol.wire import iso_time
 
 HOUR_MS = 3_600_000
 THIEF = Wallet(9)

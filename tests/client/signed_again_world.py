@@ -18,9 +18,9 @@ from log_site import SECRET, SiteEpoch
 from middle import Answered, Asked, Behaviour, Forward
 from muniment.cli.main import main
 from muniment.client import Registry
-from muniment.tlog.entries import Fact, LogFact, parse_entry
-from muniment.tlog.types import LogEpoch, LogShown
-from muniment.wire import encode
+from muniment.protocol.log.entries import Fact, LogFact, parse_entry
+from muniment.protocol.log.types import LogEpoch, LogShown
+from muniment.protocol.wire import encode
 
 NAME = "registry.example"
 OWN_SECRET = b"\x99" * 32

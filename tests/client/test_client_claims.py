@@ -17,8 +17,8 @@ from lying_world import (
 from builders import DOMAIN
 from muniment.client import Forged
 from muniment.client.offers import sign_proposal
-from muniment.evm.signature import Signature, recover
-from muniment.evm.typed_data import compile_types, digest
+from muniment.protocol.evm.signature import Signature, recover
+from muniment.protocol.evm.typed_data import compile_types, digest
 from operator_client import FAR_DEADLINE
 
 GENERATIONS = pytest.mark.parametrize("generation", [1, 2])

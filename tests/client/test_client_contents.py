@@ -22,12 +22,12 @@ from lying_world import (
 from builders import Bundle, event
 from middle import Answered, Asked, Forward, always
 from muniment.client import Forged, Registry
-from muniment.functions.rules import MANIFEST, WASM
-from muniment.ipfs.block import block_of
-from muniment.ipfs.car import car_header, car_section, read_car
-from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
-from muniment.ipfs.dag_pb import Link, encode_node
-from muniment.ipfs.unixfs import UNIXFS_V0_2015, Import, encode_file_data, import_files
+from muniment.protocol.functions.rules import MANIFEST, WASM
+from muniment.protocol.ipfs.block import block_of
+from muniment.protocol.ipfs.car import car_header, car_section, read_car
+from muniment.protocol.ipfs.cid import DAG_PB, SHA2_256, CidParts
+from muniment.protocol.ipfs.dag_pb import Link, encode_node
+from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, Import, encode_file_data, import_files
 
 Read = Callable[[Registry, Path], object]
 

@@ -28,7 +28,7 @@ from facades_world import (
 
 from muniment.client import AsyncRegistry, Checkpoint, FunctionNotFound, IntentNotFound, Registry, TriggerNotFound
 from muniment.client.offers import sign_proposal
-from muniment.errors import Forbidden, StatusConflict
+from muniment.protocol.errors import Forbidden, StatusConflict
 from operator_client import FAR_DEADLINE, SETTLER
 from postgres import Cluster
 from service import Service

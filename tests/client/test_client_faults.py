@@ -14,7 +14,7 @@ from faults_world import FACADES, PASSING, Site, at_first, client, faulty_site, 
 from cpu_time import cpu_within
 from middle import Answered, Asked, Behaviour, Forward, always, before
 from muniment.client import Forged, Retry, Unreachable, drivers
-from muniment.errors import Limited, Unavailable
+from muniment.protocol.errors import Limited, Unavailable
 
 
 @pytest.fixture(scope="module")

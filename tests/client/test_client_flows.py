@@ -15,7 +15,7 @@ from muniment.client.flows import intents, login
 from muniment.client.flows.log import proving
 from muniment.client.retrying import PASSING
 from muniment.client.steps import Send
-from muniment.errors import (
+from muniment.protocol.errors import (
     Absent,
     DatabaseUnavailable,
     Forbidden,
@@ -25,9 +25,9 @@ from muniment.errors import (
     Unauthenticated,
     Unavailable,
 )
-from muniment.forms import decode_record
-from muniment.intents.types import Intent, NewLog, StatusChange
-from muniment.triggers.types import Trigger
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.types import Intent, NewLog, StatusChange
+from muniment.protocol.triggers.types import Trigger
 from operator_client import IntentDraft
 
 NONCE = "0x" + "2a" * 32

@@ -12,7 +12,7 @@ from muniment.client.flows import following
 from muniment.client.flows.following import Follower, event_follower
 from muniment.client.flows.session import Session
 from muniment.client.steps import Flow, Send
-from muniment.errors import CursorTooOld, Integrity
+from muniment.protocol.errors import CursorTooOld, Integrity
 
 
 def linked(rows: Any, cursor: str | None, path: str = "/triggers") -> Reply:

@@ -18,10 +18,10 @@ from counted_calls import calls_within
 from intent_bodies import intent_body
 from middle import Answered, Asked, Behaviour, Forward, Middle, always, before
 from muniment.client import Forged, Registry, Unreachable
-from muniment.errors import Invalid, Unavailable
-from muniment.functions.types import Function
-from muniment.intents.types import Intent
-from muniment.triggers.types import Trigger
+from muniment.protocol.errors import Invalid, Unavailable
+from muniment.protocol.functions.types import Function
+from muniment.protocol.intents.types import Intent
+from muniment.protocol.triggers.types import Trigger
 from operator_client import IntentDraft
 
 SIG = "0x" + "12" * 64 + "1b"

@@ -7,11 +7,11 @@ import json
 import pytest
 from feeding import answer
 
-from muniment import errors
 from muniment.client import Forged, Reply
 from muniment.client.answers import check_answered, refusal_of
-from muniment.errors import Fault, Refusal
-from muniment.http.problems import all_refusals, problem, status_of
+from muniment.protocol import errors
+from muniment.protocol.errors import Fault, Refusal
+from muniment.service.http.problems import all_refusals, problem, status_of
 
 # Members of problem documents, among them those that some refusals must have.
 FACTS = {"computed": "0x", "size": 7, "policy": "login", "quota": 5, "window": 60, "retryAfter": 9}

@@ -9,7 +9,7 @@ from feeding import ME, Fed, answer
 
 from muniment.client import Forged, Reply
 from muniment.client.flows import login
-from muniment.wire import iso_time
+from muniment.protocol.wire import iso_time
 
 NONCE = "0x" + "2a" * 32
 

@@ -20,7 +20,7 @@ from middle import Answered, Asked, Behaviour, Forward, always
 from muniment.client import Forged, Registry
 from muniment.client.offers import sign_proposal
 from muniment.client.signers import KeySigner, typed_digest
-from muniment.evm.signature import Signature
+from muniment.protocol.evm.signature import Signature
 from operator_client import FAR_DEADLINE
 from using import Person
 

@@ -9,9 +9,9 @@ import pytest
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
 from muniment.client.flows.log.entries import Known
-from muniment.errors import LogPartNotFound
-from muniment.tlog.entries import BackfilledFact, CloseFact, LogFact, parse_entry
-from muniment.wire import iso_time
+from muniment.protocol.errors import LogPartNotFound
+from muniment.protocol.log.entries import BackfilledFact, CloseFact, LogFact, parse_entry
+from muniment.protocol.wire import iso_time
 
 RULES = Rules(NOW_S)
 FROM_START = replace(RULES, from_start=True, accepts=True)

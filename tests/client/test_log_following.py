@@ -9,12 +9,12 @@ import pytest
 
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, Progress, Rules, Seen
-from muniment.tlog.entries import BackfilledFact, CloseFact, Entry, parse_entry
-from muniment.tlog.keys import COSIGNATURE, keys_of_log, signing_key
-from muniment.tlog.notes import sign_note
-from muniment.tlog.policy import parse_policy
-from muniment.tlog.tiles import BUNDLE_BYTES_MAX
-from muniment.wire import iso_time
+from muniment.protocol.log.entries import BackfilledFact, CloseFact, Entry, parse_entry
+from muniment.protocol.log.keys import COSIGNATURE, keys_of_log, signing_key
+from muniment.protocol.log.notes import sign_note
+from muniment.protocol.log.policy import parse_policy
+from muniment.protocol.log.tiles import BUNDLE_BYTES_MAX
+from muniment.protocol.wire import iso_time
 
 RULES = Rules(NOW_S)
 SIZES = [2, 3, 255, 256, 257, 300, 511, 512, 700]

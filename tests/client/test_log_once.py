@@ -10,10 +10,10 @@ from facades_world import spelled_v1
 from log_site import NOW_S, LogSite, opened_epoch, trigger_fact
 from muniment.client import Forged, Progress, Rules, Seen
 from muniment.client.flows.log.entries import Known
-from muniment.forms import decode_record
-from muniment.tlog.entries import CloseFact, DeactivationFact, Fact, FunctionFact
-from muniment.triggers.types import RecordedDeactivation
-from muniment.wire import iso_time
+from muniment.protocol.forms import decode_record
+from muniment.protocol.log.entries import CloseFact, DeactivationFact, Fact, FunctionFact
+from muniment.protocol.triggers.types import RecordedDeactivation
+from muniment.protocol.wire import iso_time
 
 RULES = Rules(NOW_S)
 TRIGGER = trigger_fact(1)

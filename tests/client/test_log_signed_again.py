@@ -19,8 +19,8 @@ from followed_world import Site, followed_registry
 from log_site import SECRET
 from muniment.client import Forged, Registry, Retry
 from muniment.client.flows.log.proving import Provable
-from muniment.errors import NotLoggedYet
-from muniment.tlog.keys import COSIGNATURE, signing_key
+from muniment.protocol.errors import NotLoggedYet
+from muniment.protocol.log.keys import COSIGNATURE, signing_key
 from proving import NODE, Failed, prove
 
 each_lie = pytest.mark.parametrize("lie", LIES, ids=[each.tell.__name__ for each in LIES])

@@ -24,7 +24,7 @@ from muniment.client import AccountSigner, CannotSign, KeySigner, signer_of
 from muniment.client.signers import with_domain_type
 from muniment.client.signing.commands import CommandSigner
 from muniment.client.signing.nodes import RpcSigner
-from muniment.errors import InvalidAddress
+from muniment.protocol.errors import InvalidAddress
 
 WALLET = Wallet(51)
 SELF = KeySigner(WALLET.key)

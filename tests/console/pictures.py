@@ -14,7 +14,7 @@ from playwright.async_api import expect
 from browsing import browser
 from console_world import fill
 from limitless import unlimited_settings
-from muniment.app import Application, build_context
+from muniment.service.app import Application, build_context
 from service import Service
 
 _WIDTH, _HEIGHT = 1120, 760

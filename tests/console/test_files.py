@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from muniment.console.page import without_comments
-from muniment.http.html.frame import style_sheet
+from muniment.service.console.page import without_comments
+from muniment.service.http.html.frame import style_sheet
 from proving import ASSETS, NODE
 
 HERE = Path(__file__).parent

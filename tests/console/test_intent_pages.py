@@ -11,7 +11,7 @@ from builders import Wallet
 from conftest import NOW_MS, Clock
 from console_world import SETTLERS
 from intent_bodies import log_body, operations_proposal_body, proposal_body
-from muniment.context import Context
+from muniment.service.context import Context
 from operation_data import (
     BASE,
     COIN,

@@ -16,7 +16,7 @@ from browsing import violations
 from builders import Bundle, Wallet
 from console_world import HOSTILE, Registry
 from injected_wallet import InjectedWallet, choose, opened, wizard_of
-from muniment.evm.sign_in import read_sign_in
+from muniment.protocol.evm.sign_in import read_sign_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY, OTHER = Wallet(81).key, Wallet(82).key

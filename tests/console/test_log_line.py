@@ -10,11 +10,11 @@ import pytest
 from answers import ok
 from builders import deploy
 from conftest import Clock
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.operating.freeze import freeze
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.integrator import Integrator
+from muniment.service.context import Context
+from muniment.service.resources.log.operating.freeze import freeze
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.running.settings import Settings
 from page_site import Outline
 
 ENGINES = ["sqlite", "postgres"]

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 
 from builders import Bundle, Wallet, deploy
 from console_world import HOSTILE, World
-from muniment.app import Application
-from muniment.context import Context
-from muniment.ipfs.cid import DAG_PB, Cid, cid_v1
-from muniment.settings import Settings
+from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v1
+from muniment.service.app import Application
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 from page_site import BROWSER, Outline
 
 ENGINES = ["sqlite", "postgres"]

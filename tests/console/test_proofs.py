@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from builders import Wallet
-from muniment.errors import Invalid
-from muniment.evm.address import Address
-from muniment.evm.sign_in import read_sign_in, write_sign_in
-from muniment.evm.signature import personal_digest
-from muniment.evm.typed_data import Domain, compile_types, digest
-from muniment.ipfs.block import block_of
-from muniment.ipfs.car import car_header, car_section
-from muniment.ipfs.cid import DAG_PB, SHA2_256, Cid, CidParts, decode_cid
-from muniment.ipfs.dag_pb import Link, encode_node
-from muniment.ipfs.unixfs import PROFILES, Import, encode_file_data, import_files
-from muniment.wire import iso_time
+from muniment.protocol.errors import Invalid
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.sign_in import read_sign_in, write_sign_in
+from muniment.protocol.evm.signature import personal_digest
+from muniment.protocol.evm.typed_data import Domain, compile_types, digest
+from muniment.protocol.ipfs.block import block_of
+from muniment.protocol.ipfs.car import car_header, car_section
+from muniment.protocol.ipfs.cid import DAG_PB, SHA2_256, Cid, CidParts, decode_cid
+from muniment.protocol.ipfs.dag_pb import Link, encode_node
+from muniment.protocol.ipfs.unixfs import PROFILES, Import, encode_file_data, import_files
+from muniment.protocol.wire import iso_time
 from proving import ASSETS, HERE, NODE, Failed, prove
 
 VECTORS = HERE.parent / "vectors"

@@ -16,7 +16,7 @@ from browsing import Watch, violations
 from builders import Bundle, Wallet, deploy
 from console_world import HOSTILE, Registry
 from injected_wallet import InjectedWallet, choose, opened, wizard_of
-from muniment.evm.hashing import keccak256
+from muniment.protocol.evm.hashing import keccak256
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OWNER, OTHER = Wallet(62), Wallet(82)

@@ -12,11 +12,11 @@ from pathlib import Path
 from bill_of_materials import licences
 from unasync import SYNC, sync_text
 
-from muniment.app import OPERATIONS
-from muniment.auth.caller import SECURITY_SCHEMES
-from muniment.http.openapi import openapi_document
-from muniment.http.problems import all_refusals, status_of
-from muniment.settings import Settings
+from muniment.service.app import OPERATIONS
+from muniment.service.auth.caller import SECURITY_SCHEMES
+from muniment.service.http.openapi import openapi_document
+from muniment.service.http.problems import all_refusals, status_of
+from muniment.service.running.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 OPENAPI = Path(__file__).parent / "openapi.json"

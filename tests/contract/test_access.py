@@ -14,11 +14,11 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
 from conformance import document
 from conftest import Clock
-from muniment.app import OPERATIONS as API, Application, build_context
-from muniment.auth.operators import new_key
-from muniment.console.pages import OPERATIONS as CONSOLE
-from muniment.context import Context
-from muniment.settings import Settings
+from muniment.service.app import OPERATIONS as API, Application, build_context
+from muniment.service.auth.operators import new_key
+from muniment.service.console.pages import OPERATIONS as CONSOLE
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 
 OWNER = Wallet(7)

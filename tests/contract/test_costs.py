@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from muniment.app.operations import OPERATIONS
-from muniment.evm.signature import Signature
-from muniment.http.paging import PageQuery
-from muniment.intents.queries import IntentQuery
-from muniment.limits.costs import CONTENT, DEACTIVATION, PAGE, TOKEN_READ, UNIT_NS, UPLOAD, Shed
-from muniment.triggers.listing import TriggerQuery
+from muniment.protocol.evm.signature import Signature
+from muniment.service.app.operations import OPERATIONS
+from muniment.service.http.paging import PageQuery
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.triggers.listing import TriggerQuery
+from muniment.service.running.limits.costs import CONTENT, DEACTIVATION, PAGE, TOKEN_READ, UNIT_NS, UPLOAD, Shed
 
 COSTS = {f"{each.method} {each.path}": each.cost for each in OPERATIONS}
 SHEDS = {f"{each.method} {each.path}": each.sheds for each in OPERATIONS}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from golden import ROOT
 
-from muniment.settings import Settings, variable
-from muniment.storage.postgres import connection
+from muniment.service.running.settings import Settings, variable
+from muniment.service.storage.postgres import connection
 
 _DEPLOY = ROOT / "deploy"
 _FILES = sorted(each for each in _DEPLOY.rglob("*") if each.is_file())

@@ -16,10 +16,10 @@ from golden import ROOT
 from conformance import document
 from muniment.chains.catalogue import load_chains
 from muniment.cli.client.service import VARIABLES
-from muniment.context import Context
-from muniment.http.problems import all_refusals
-from muniment.http.reference_pages import error_page, reference_page
-from muniment.settings import Settings, variable
+from muniment.service.context import Context
+from muniment.service.http.problems import all_refusals
+from muniment.service.http.reference_pages import error_page, reference_page
+from muniment.service.running.settings import Settings, variable
 
 _OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _PAGES = [*_OURS, ROOT / "bench" / "README.md"]
@@ -130,21 +130,23 @@ def test_the_chains_file_of_the_page_on_running_can_be_loaded(tmp_path: Path) ->
     assert load_chains(file)[8453].rpc_urls == ("https://first.example/KEY", "https://second.example")
 
 
-def test_the_drawing_of_the_floors_is_that_of_the_import_contract() -> None:
-    drawn = _drawn_floors((ROOT / "docs" / "architecture.md").read_text("utf-8"))
-    rooms: set[str] = set().union(*drawn)
+@pytest.mark.parametrize(
+    ("contract", "folder"),
+    [("Rooms: imports go down", "."), ("Inside the service: imports go down", "service")],
+    ids=["rooms", "service"],
+)
+def test_the_drawing_of_the_rooms_is_that_of_the_import_contract(contract: str, folder: str) -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    (layers,) = [each["layers"] for each in contracts if each["name"] == "Floors: imports go down"]
-    # A contract may name rooms that are planned: those need not be drawn.
-    floors = [{room.strip(" ()") for room in layer.split("|")} & rooms for layer in layers]
-    assert drawn == [floor for floor in floors if floor]
-    in_code = {path.stem for path in (ROOT / "src" / "muniment").glob("[a-z]*") if path.suffix in {"", ".py"}}
-    assert in_code <= rooms
+    (layers,) = [each["layers"] for each in contracts if each["name"] == contract]
+    rooms = {path.stem for path in (ROOT / "src" / "muniment" / folder).glob("[a-z]*") if path.suffix in {"", ".py"}}
+    drawings = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## The rooms")[2].split("```")[1:4:2]
+    drawn = _drawn_layers(drawings[folder == "service"])
+    assert drawn == [set(layer.split(" | ")) for layer in layers if layer != "__main__"]
+    assert set().union(*drawn) == rooms
 
 
-def _drawn_floors(page: str) -> list[set[str]]:
-    """Rooms of each floor, from the top: names between bars, up to the first wide gap."""
-    drawing = page.partition("## The floors")[2].split("```")[1]
+def _drawn_layers(drawing: str) -> list[set[str]]:
+    """The rooms of each line, from the top: names between bars, up to the first wide gap."""
     lines = [re.split(r" {2,}", line.strip())[0] for line in drawing.splitlines()]
     return [set(line.split(" | ")) for line in lines if line]
 

@@ -21,10 +21,10 @@ from schemathesis.specs.openapi import checks
 from builders import TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from conformance import check_answer, document
 from conftest import Clock
-from muniment.app import Application, build_context
-from muniment.http.routing import METHODS
-from muniment.settings import Settings
-from muniment.tlog.sequencing.integrator import Integrator
+from muniment.service.app import Application, build_context
+from muniment.service.http.routing import METHODS
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, operator_key
 
 SCHEMA: Any = schemathesis.openapi.from_dict(document())

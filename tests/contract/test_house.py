@@ -22,56 +22,56 @@ _LONG_FILES: Final = {
 
 # The modules that name a table in SQL: a folder of src/muniment, or a file.
 _OWNERS: Final = {
-    "triggers": ["triggers"],
-    "deactivations": ["triggers"],
-    "functions": ["functions"],
-    "function_creators": ["functions"],
-    "pins": ["pins"],
-    "users": ["users", "auth/api_keys.py"],
-    "used_nonces": ["auth"],
-    "forgotten_nonces": ["auth"],
-    "operators": ["auth"],
-    "audit_entries": ["auth"],
-    "intents": ["intents"],
-    "intent_proposals": ["intents"],
-    "intent_logs": ["intents"],
-    "intent_users": ["intents"],
-    "intent_ops": ["intents"],
-    "intent_nonces": ["intents"],
-    "executions": ["intents"],
-    "imports": ["intents"],
-    "chain_progress": ["watch"],
-    "chain_blocks": ["watch"],
-    "leases": ["leases.py", "intents/importing.py"],
-    "blocks": ["blocks"],
-    "epoch": ["storage/epoch.py"],
-    "time_differences": ["storage/dating.py"],
-    "events": ["feed"],
-    "feed": ["feed"],
-    "webhooks": ["webhooks"],
-    "webhook_attempts": ["webhooks"],
-    "webhook_dead_letters": ["webhooks"],
-    "tlog_epochs": ["tlog"],
-    "tlog_tail": ["tlog"],
-    "tlog_tiles": ["tlog"],
-    "tlog_runs": ["tlog"],
+    "triggers": ["service/resources/triggers"],
+    "deactivations": ["service/resources/triggers"],
+    "functions": ["service/resources/functions"],
+    "function_creators": ["service/resources/functions"],
+    "pins": ["service/pins"],
+    "users": ["service/resources/users", "service/auth/api_keys.py"],
+    "used_nonces": ["service/auth"],
+    "forgotten_nonces": ["service/auth"],
+    "operators": ["service/auth"],
+    "audit_entries": ["service/auth"],
+    "intents": ["service/resources/intents"],
+    "intent_proposals": ["service/resources/intents"],
+    "intent_logs": ["service/resources/intents"],
+    "intent_users": ["service/resources/intents"],
+    "intent_ops": ["service/resources/intents"],
+    "intent_nonces": ["service/resources/intents"],
+    "executions": ["service/resources/intents"],
+    "imports": ["service/resources/intents"],
+    "chain_progress": ["operate/watch"],
+    "chain_blocks": ["operate/watch"],
+    "leases": ["service/storage/leases.py", "service/resources/intents/importing.py"],
+    "blocks": ["service/blocks"],
+    "epoch": ["service/storage/epoch.py"],
+    "time_differences": ["service/storage/dating.py"],
+    "events": ["service/resources/feed"],
+    "feed": ["service/resources/feed"],
+    "webhooks": ["service/resources/webhooks"],
+    "webhook_attempts": ["service/resources/webhooks"],
+    "webhook_dead_letters": ["service/resources/webhooks"],
+    "tlog_epochs": ["service/resources/log"],
+    "tlog_tail": ["service/resources/log"],
+    "tlog_tiles": ["service/resources/log"],
+    "tlog_runs": ["service/resources/log"],
 }
 # These read a whole registry.
 _EVERYWHERE: Final = [
-    "storage/registry_copy.py",
-    "maintenance",
+    "service/storage/registry_copy.py",
+    "operate",
 ]
 _EXCEPTIONS: Final = {
     # The event of a new trigger, where that is cheaper than a trigger of the database.
-    "triggers/store.py": {"events"},
+    "service/resources/triggers/store.py": {"events"},
     # It looks for bundles that are not in the queue, and reads the CID of one that is.
-    "pins/queue.py": {"functions"},
+    "service/pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.
-    "watch/reading.py": {"intents", "intent_proposals", "executions"},
+    "operate/watch/reading.py": {"intents", "intent_proposals", "executions"},
     # It shows how far the watcher has read.
-    "console/pages/overview.py": {"chain_progress"},
+    "service/console/pages/overview.py": {"chain_progress"},
     # In one transaction with its own tables, it takes back the facts of blocks that a chain has dropped.
-    "watch/progress.py": {"executions"},
+    "operate/watch/progress.py": {"executions"},
 }
 
 # What is given the name of a table: functions of storage, and the generations of intents.
@@ -106,7 +106,7 @@ def _texts(file: Path) -> Iterator[str]:
 
 @cache
 def _tables() -> set[str]:
-    migrations = (_SOURCE / "storage" / "migrations").rglob("*.sql")
+    migrations = (_SOURCE / "service" / "storage" / "migrations").rglob("*.sql")
     return {table for file in migrations for table in _CREATED.findall(file.read_text("utf-8"))}
 
 

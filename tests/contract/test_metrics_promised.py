@@ -7,7 +7,7 @@ import re
 import pytest
 from golden import ROOT
 
-from muniment.metrics.families import FAMILIES, PREFIX
+from muniment.service.running.metrics.families import FAMILIES, PREFIX
 
 # Dashboards and alerts of operators name these. A name may be added; none may change or go.
 PROMISED = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from golden import ROOT
 
-from muniment.metrics.families import FAMILIES, PREFIX, Kind
+from muniment.service.running.metrics.families import FAMILIES, PREFIX, Kind
 
 _FOLDER: Final = ROOT / "deploy" / "monitoring"
 _RULES: Final = (_FOLDER / "alerts.yml").read_text("utf-8")

@@ -12,8 +12,8 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from conformance import document
-from muniment.auth.caller import SECURITY_SCHEMES
-from muniment.http.problems import all_refusals, status_of
+from muniment.service.auth.caller import SECURITY_SCHEMES
+from muniment.service.http.problems import all_refusals, status_of
 
 DOCUMENT = document()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]

@@ -39,7 +39,7 @@ def build_next(folder: Path) -> Path:
     project = source / "pyproject.toml"
     project.write_text(project.read_text("utf-8").replace(f'version = "{THIS}"', f'version = "{NEXT}"', 1), "utf-8")
     for engine, statements in _MIGRATIONS.items():
-        (source / "src/muniment/storage/migrations" / engine / MIGRATION).write_text(statements)
+        (source / "src/muniment/service/storage/migrations" / engine / MIGRATION).write_text(statements)
     return build(folder / "wheel", source)
 
 

@@ -15,7 +15,7 @@ from shipped_caddy import caddy
 from shipped_nginx import shipped_nginx
 
 from feed_writing import add_events, execute_all
-from muniment.feed.events import Position
+from muniment.service.resources.feed.events import Position
 from ports import free_port
 from service import Service
 

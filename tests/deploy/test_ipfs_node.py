@@ -15,7 +15,7 @@ import pytest
 from programs import installed
 
 from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, deploy
-from muniment.settings import MIB
+from muniment.service.running.settings import MIB
 from ports import free_port
 from service import Service
 

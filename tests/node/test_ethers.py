@@ -13,7 +13,7 @@ from javascript import NODE_TESTS, with_ethers
 
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once, register
-from muniment.triggers.typed_data import types_for
+from muniment.protocol.triggers.typed_data import types_for
 from service import Service
 
 pytestmark = NODE_TESTS

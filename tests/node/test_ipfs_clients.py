@@ -15,7 +15,7 @@ from bad_wire import Change, bad_wire, cut_short, flip_last_byte, unchanged
 from javascript import NODE_TESTS, ScriptFailed, read_bundle, run_script
 
 from builders import SAMPLES, Bundle, deploy
-from muniment.ipfs.cid import decode_cid
+from muniment.protocol.ipfs.cid import decode_cid
 from service import Service
 
 pytestmark = NODE_TESTS

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from javascript import NODE_TESTS, run_script
 
-from muniment.webhooks.sending import HookKeys, Signers, signed_fields
+from muniment.service.resources.webhooks.sending import HookKeys, Signers, signed_fields
 
 pytestmark = NODE_TESTS
 

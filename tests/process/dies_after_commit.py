@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from muniment.__main__ import main
-from muniment.storage.postgres import transaction as postgres_transaction
-from muniment.storage.sqlite.writer import Writer
+from muniment.service.storage.postgres import transaction as postgres_transaction
+from muniment.service.storage.sqlite.writer import Writer
 
 _commit = Writer._make_durable
 _commit_there = postgres_transaction._make_durable

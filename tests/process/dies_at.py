@@ -19,7 +19,7 @@ from muniment.cli.main import main
 STEPS = ("fsync", "link", "replace", "rmdir", "unlink")
 
 for name in ("backup", "restore"):  # loaded once, for all commands
-    import_module(f"muniment.maintenance.{name}")
+    import_module(f"muniment.operate.{name}")
 # What was written outlives SIGKILL, on the disk or not; waiting for the disk at every step would take minutes.
 os.fsync = lambda descriptor: None  # noqa: ARG005 - it takes what the real one takes
 

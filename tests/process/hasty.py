@@ -6,11 +6,11 @@ import functools
 import os
 
 from muniment.__main__ import main
-from muniment.app import application
-from muniment.feed.hub import Hub
-from muniment.server import run
-from muniment.server.shared import Shared
-from muniment.server.unread import UnreadAnswers
+from muniment.service.app import application
+from muniment.service.resources.feed.hub import Hub
+from muniment.service.server import run
+from muniment.service.server.shared import Shared
+from muniment.service.server.unread import UnreadAnswers
 
 application.Hub = functools.partial(Hub, heartbeat_seconds=float(os.environ["BEAT_SECONDS"]))
 run.Shared = functools.partial(Shared, unread=UnreadAnswers(stream_seconds_max=float(os.environ["READ_SECONDS"])))

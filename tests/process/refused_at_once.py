@@ -6,7 +6,7 @@ So twenty events are refused five times each in seconds, and not in two and a ha
 from __future__ import annotations
 
 from muniment.__main__ import main
-from muniment.webhooks import deliverer, hook_state
+from muniment.service.resources.webhooks import deliverer, hook_state
 
 _PACE = [
     (hook_state, "_REFUSAL_WAITS_MS", (0, 0, 0, 0)),

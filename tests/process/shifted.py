@@ -7,8 +7,8 @@ import os
 import select
 import time
 
-from muniment import app
 from muniment.__main__ import main
+from muniment.service import app
 
 app.build_context = functools.partial(app.build_context, steady_ms=int(float(os.environ["STEADY_SECONDS"]) * 1000))
 # libfaketime moves the end of a sleep until a time of the monotonic clock too, which it was told to leave alone.

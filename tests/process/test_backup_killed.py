@@ -19,7 +19,7 @@ import pytest
 
 from backing_up import fill
 from builders import Bundle, TriggerDraft, deploy, register
-from muniment.maintenance.restore import PLACEHOLDER
+from muniment.operate.restore import PLACEHOLDER
 
 KILLED = -9
 # No command needs fewer steps than the least, by far; so the test has not stopped looking too early.

@@ -21,10 +21,10 @@ import pytest
 from builders import Wallet, log_in
 from chain import CHAIN_TESTS, LocalChain, encoded, selector
 from conformance import check_answer
-from muniment.app import Application, build_context
 from muniment.chains.catalogue import NATIVE
-from muniment.evm.address import Address
-from muniment.settings import Settings
+from muniment.protocol.evm.address import Address
+from muniment.service.app import Application, build_context
+from muniment.service.running.settings import Settings
 from rpc_proxy import RpcProxy
 
 pytestmark = CHAIN_TESTS

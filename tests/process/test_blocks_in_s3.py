@@ -16,13 +16,13 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
-from muniment.blocks import s3
-from muniment.blocks.files import FileBlockStore
-from muniment.blocks.s3 import S3BlockStore
 from muniment.cli.main import main
-from muniment.errors import ContentNotFound, Integrity, StorageUnavailable
-from muniment.ipfs.block import BLOCK_SIZE_MAX, block_of
-from muniment.maintenance.copy_blocks import copy_blocks
+from muniment.operate.copy_blocks import copy_blocks
+from muniment.protocol.errors import ContentNotFound, Integrity, StorageUnavailable
+from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, block_of
+from muniment.service.blocks import s3
+from muniment.service.blocks.files import FileBlockStore
+from muniment.service.blocks.s3 import S3BlockStore
 from ports import free_port
 from s3_server import environment, s3_server
 
@@ -168,7 +168,7 @@ def test_credentials_may_be_in_files_and_are_never_shown(
 
 
 def test_the_library_of_s3_is_named_when_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "muniment.blocks.s3")
+    monkeypatch.delitem(sys.modules, "muniment.service.blocks.s3")
     monkeypatch.setitem(sys.modules, "obstore", None)
     FileBlockStore(tmp_path / "blocks")
     result = CliRunner().invoke(main, ["blocks", "copy", "file:", "s3://blocks/x", "--data-dir", str(tmp_path)])

@@ -20,7 +20,7 @@ from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from faulty_front import FORBIDDEN, SLOW_DOWN, Front, fronted
 from muniment.cli.main import main
-from muniment.ipfs.cid import decode_cid
+from muniment.protocol.ipfs.cid import decode_cid
 from s3_server import KEY, SECRET, environment, s3_server
 from service import Service
 

@@ -13,9 +13,9 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.catalogue import NATIVE, Chain
 from muniment.cli.chains import as_objects, exit_status, shown
 from muniment.cli.main import main
-from muniment.evm.address import Address
-from muniment.maintenance.check_chains import Report, check
+from muniment.operate.check_chains import Report, check
 from muniment.outgoing import Outgoing
+from muniment.protocol.evm.address import Address
 
 pytestmark = CHAIN_TESTS
 

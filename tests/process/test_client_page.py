@@ -19,8 +19,8 @@ from answers import ok
 from builders import TriggerDraft, Wallet, deploy, register
 from intent_bodies import intent_body, operations_body, proposal_body
 from muniment.client import Registry
-from muniment.forms import decode_record
-from muniment.intents.types import AnyNewIntent
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.types import AnyNewIntent
 from service import Service
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 import warm
-from muniment.storage.migrate import migrations
+from muniment.service.storage.migrate import migrations
 from ports import free_port
 from service import Service
 

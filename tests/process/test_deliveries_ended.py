@@ -14,10 +14,10 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from delivering import ENGINES, SECONDS_MAX, Registry, delivering_at, until
-from muniment.storage.database import Transaction
-from muniment.webhooks import managing, store
-from muniment.webhooks.store import DeadLetter
-from muniment.webhooks.types import WebhookId
+from muniment.service.resources.webhooks import managing, store
+from muniment.service.resources.webhooks.store import DeadLetter
+from muniment.service.resources.webhooks.types import WebhookId
+from muniment.service.storage.database import Transaction
 from receiving import Received, Receiver, Reply, echo
 
 REFUSED_AT_ONCE = str(Path(__file__).parent / "refused_at_once.py")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from delivering import ENGINES, Registry, delivering, until
-from muniment.feed.events import Position
-from muniment.webhooks import store
-from muniment.webhooks.types import WebhookId
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.webhooks import store
+from muniment.service.resources.webhooks.types import WebhookId
 from receiving import Answer, Received, Receiver, Reply, echo, raw_receiver
 
 EVENTS = 40
@@ -141,7 +141,7 @@ async def test_a_hook_with_batches_gets_arrays_and_a_reset_when_events_were_remo
         await until(lambda: sum(map(len, batches)) >= 101)
         for each in receiver.received:
             each.verify(secret)
-    assert [event["type"] for event in batches[0]] == ["muniment.feed.reset"]
+    assert [event["type"] for event in batches[0]] == ["muniment.service.resources.feed.reset"]
     assert batches[0][0]["data"]["code"] == "cursor-too-old"
     assert [event["id"] for batch in batches[1:] for event in batch] == kept
     assert max(map(len, batches)) > 1

@@ -14,7 +14,7 @@ import pytest
 from answers import ok
 from builders import TriggerDraft, deploy, register
 from crashing import Site
-from muniment.storage.epoch import FRESH_SECONDS
+from muniment.service.storage.epoch import FRESH_SECONDS
 from postgres import Cluster
 from service import Service
 

@@ -18,15 +18,15 @@ import pytest
 from answers import ok
 from crashing import Site, on_postgres, on_sqlite
 from event_stream import EventStream
-from muniment.errors import DatabaseUnavailable
-from muniment.evm.address import Address
-from muniment.feed.events import Event, Kind, Position
-from muniment.feed.filters import EventFilter
-from muniment.intents import recording
-from muniment.intents.rules import check_log
-from muniment.intents.types import NewLog
-from muniment.intents.types.texts import LogText
-from muniment.storage.database import Database, Transaction
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.rules import check_log
+from muniment.protocol.intents.types import NewLog
+from muniment.protocol.intents.types.texts import LogText
+from muniment.service.resources.feed.events import Event, Kind, Position
+from muniment.service.resources.feed.filters import EventFilter
+from muniment.service.resources.intents import recording
+from muniment.service.storage.database import Database, Transaction
 from operator_client import IntentDraft
 
 EVENTS = int(os.environ.get("FEED_EVENTS", "3000"))

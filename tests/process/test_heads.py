@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from muniment.server.connection import LINGERING_BYTES_MAX
-from muniment.server.reader import HEAD_BYTES_MAX
+from muniment.service.server.connection import LINGERING_BYTES_MAX
+from muniment.service.server.reader import HEAD_BYTES_MAX
 from service import Service
 
 TIMEOUT_S = 1

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import Bytes32
-from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.types import NewIntent, NewOperationsIntent, NewOperationsProposal, NewProposal
-from muniment.watch.events import OPERATION_EXECUTED, TOPICS, SettlerEvent, event_in
+from muniment.operate.watch.events import OPERATION_EXECUTED, TOPICS, SettlerEvent, event_in
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.hashes import intent_hash, proposal_hash
+from muniment.protocol.intents.types import NewIntent, NewOperationsIntent, NewOperationsProposal, NewProposal
 from settler import (
     LOG_EMITTER,
     encode_emit,

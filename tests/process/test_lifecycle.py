@@ -19,7 +19,7 @@ import pytest
 
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
-from muniment.settings import Settings
+from muniment.service.running.settings import Settings
 from ports import free_port
 from service import Service, is_there
 

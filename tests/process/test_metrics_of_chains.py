@@ -12,7 +12,7 @@ import httpx2
 
 from answers import ok
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 from scraped import Scraped
 from service import START_SECONDS_MAX, Service
 from watching_world import CHAIN_ID, chain, chains_file, settler

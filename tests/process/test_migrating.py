@@ -15,12 +15,12 @@ import pytest
 
 from answers import ok
 from builders import TriggerDraft, Wallet, api_key_of, deploy
-from muniment.settings import Settings
-from muniment.storage import migrate, open_database
-from muniment.storage.database import Database
-from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres.admin import migrate as postgres_migrate
-from muniment.storage.sqlite import migrate as sqlite_migrate
+from muniment.service.running.settings import Settings
+from muniment.service.storage import migrate, open_database
+from muniment.service.storage.database import Database
+from muniment.service.storage.migrate import Migration, migrations
+from muniment.service.storage.postgres.admin import migrate as postgres_migrate
+from muniment.service.storage.sqlite import migrate as sqlite_migrate
 from postgres import Cluster
 from service import Service
 

@@ -15,10 +15,10 @@ import structlog
 
 from answers import ok
 from cuttable_proxy import CuttableProxy, cuttable_proxy
-from muniment.errors import DatabaseUnavailable
-from muniment.maintenance import databases
-from muniment.settings import Settings
-from muniment.storage.migrate import migrations
+from muniment.operate import databases
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.running.settings import Settings
+from muniment.service.storage.migrate import migrations
 from ports import free_port
 from postgres import Cluster
 from service import Service

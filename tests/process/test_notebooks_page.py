@@ -18,8 +18,8 @@ from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from intent_bodies import SETTLERS, intent_body, operations_body
 from muniment.client import Registry, rows
-from muniment.forms import decode_record
-from muniment.intents.types import AnyNewIntent
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.types import AnyNewIntent
 from service import Service
 
 ROOT = Path(__file__).parents[2]

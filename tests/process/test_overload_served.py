@@ -14,7 +14,7 @@ from service import Service
 SECONDS_MAX = 60
 # `muniment`, for which a nanosecond is too late.
 _IMPATIENT = """
-from muniment.limits import overload
+from muniment.service.running.limits import overload
 from muniment.__main__ import main
 assert len(overload.LEVELS_NS) == 3
 overload.LEVELS_NS = (1, 1, 1)

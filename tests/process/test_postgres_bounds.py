@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from faults import OURS
-from muniment.storage.postgres import engine as postgres
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres import engine as postgres
+from muniment.service.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
 BOUNDS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")

@@ -13,8 +13,8 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.catalogue import Chain
 from muniment.chains.multicall import Holding
 from muniment.chains.reading import COIN, ChainReading, ReadingState, read_chain
-from muniment.evm.address import Address
 from muniment.outgoing import Outgoing, Unreachable
+from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy, refuses_creation
 
 pytestmark = CHAIN_TESTS

@@ -10,8 +10,8 @@ import pytest
 
 from muniment.chains.catalogue import Chain
 from muniment.chains.reading import ReadingState, read_chain
-from muniment.evm.address import Address
 from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.protocol.evm.address import Address
 from ports import free_port
 from rpc_proxy import Reply, RpcProxy
 

@@ -19,8 +19,8 @@ from followed_world import BUNDLE, LOG, OWNER, Site, changing, draft_of, fill, f
 from log_site import opened_epoch
 from middle import Answered, Asked, Behaviour, Forward
 from muniment.client import Forged, Registry
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
 from service import Service
 
 INVENTED = str(Wallet(5).sign_text("x"))

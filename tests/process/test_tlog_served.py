@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from builders import Bundle, deploy
-from muniment.tlog.checkpoints import open_checkpoint
-from muniment.tlog.keys import parse_verifier_key
-from muniment.tlog.notes import parse_note
-from muniment.tlog.tree import complete_hash, leaf_hash, root_hash
+from muniment.protocol.log.checkpoints import open_checkpoint
+from muniment.protocol.log.keys import parse_verifier_key
+from muniment.protocol.log.notes import parse_note
+from muniment.protocol.log.tree import complete_hash, leaf_hash, root_hash
 from service import Service
 
 SECONDS_MAX = 60.0

@@ -17,7 +17,7 @@ from answers import ok
 from builders import Bundle, Wallet, api_key_of, log_in
 from connection import Connection
 from forms import FORM, bundle_form, part
-from muniment.settings import MIB
+from muniment.service.running.settings import MIB
 from service import Service
 
 UPLOADS = 8

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.evm.hex import Bytes32
-from muniment.intents import exporting, importing
-from muniment.intents.types import LOGS_MAX
-from muniment.watch.events import OPERATION_EXECUTED
+from muniment.operate.watch.events import OPERATION_EXECUTED
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.types import LOGS_MAX
+from muniment.service.resources.intents import exporting, importing
 from settler import LOG_EMITTER, encode_emit, encode_fulfil, operation_executed_data
 from watching_world import (
     CHAIN_ID,

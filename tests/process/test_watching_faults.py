@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.watch.nodes import WatchLimits
+from muniment.operate.watch.nodes import WatchLimits
+from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import (
     CHAIN_ID,

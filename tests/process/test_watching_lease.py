@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.intents.chain_facts import RECEIPT_INDEX, Fact, insert_facts
-from muniment.intents.hashes import intent_hash
-from muniment.intents.types import NewIntent
-from muniment.watch.follower import Follower
-from muniment.watch.nodes import Nodes
-from muniment.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
-from muniment.wire import decode_text
+from muniment.operate.watch.follower import Follower
+from muniment.operate.watch.nodes import Nodes
+from muniment.operate.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.hashes import intent_hash
+from muniment.protocol.intents.types import NewIntent
+from muniment.protocol.wire import decode_text
+from muniment.service.resources.intents.chain_facts import RECEIPT_INDEX, Fact, insert_facts
 from watching_world import (
     CHAIN_ID,
     GRACE_S,

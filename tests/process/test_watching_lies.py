@@ -12,9 +12,9 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from lying_node import Json, Open, World, liar, lie, opened
-from muniment.evm.address import Address
-from muniment.watch.nodes import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS, WATCH_LIMITS, WatchLimits
-from muniment.watch.watcher import Start
+from muniment.operate.watch.nodes import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS, WATCH_LIMITS, WatchLimits
+from muniment.operate.watch.watcher import Start
+from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, canonical, chain, execute, intent_body, settler
 

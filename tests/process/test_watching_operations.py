@@ -11,8 +11,8 @@ from test_watching_lease import success_of
 from test_watching_reorganised import other_blocks
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.intents.chain_facts import RECEIPT_INDEX, insert_facts
+from muniment.protocol.evm.address import Address
+from muniment.service.resources.intents.chain_facts import RECEIPT_INDEX, insert_facts
 from watching_world import (
     CHAIN_ID,
     Registry,

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, intent_body, registry
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.watch.nodes import Nodes, WatchLimits
-from muniment.watch.reading import Receipts
+from muniment.operate.watch.nodes import Nodes, WatchLimits
+from muniment.operate.watch.reading import Receipts
+from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
-from muniment.watch.nodes import WATCH_LIMITS, WatchLimits
+from muniment.operate.watch.nodes import WATCH_LIMITS, WatchLimits
+from muniment.protocol.evm.address import Address
 from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
 
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]

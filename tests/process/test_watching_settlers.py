@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import (
     CHAIN_ID,

@@ -116,7 +116,7 @@ def rows(service: Service, names: list[str], operator: str, cid: str, sig: str) 
 
 
 def first_position(url: str) -> str:
-    """The one before the first event (`muniment.feed.events`)."""
+    """The one before the first event (`muniment.service.resources.feed.events`)."""
     newest = httpx2.get(f"{url}/events").links["next"]["url"].partition("cursor=")[2]
     epoch = base64.urlsafe_b64decode(newest + "=" * (-len(newest) % 4))[:11]
     return base64.urlsafe_b64encode(epoch + b"0").decode().rstrip("=")

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from muniment.http.paging import Cursor, cursor_after
+from muniment.service.http.paging import Cursor, cursor_after
 
 # This ends a hang.
 ANSWERED_SECONDS_MAX = 60

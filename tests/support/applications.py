@@ -12,11 +12,11 @@ import httpx2
 import pytest
 
 from conformance import check_answer
-from muniment.app import Application, build_context
-from muniment.context import Context
-from muniment.storage.database import DATABASE_LIMITS, Database, DatabaseLimits
-from muniment.storage.postgres import connection as postgres_connection
-from muniment.storage.sqlite.engine import SLOW_READERS
+from muniment.service.app import Application, build_context
+from muniment.service.context import Context
+from muniment.service.storage.database import DATABASE_LIMITS, Database, DatabaseLimits
+from muniment.service.storage.postgres import connection as postgres_connection
+from muniment.service.storage.sqlite.engine import SLOW_READERS
 
 # A read or write that waits because the machine is busy is no refusal of the service.
 PATIENT: Final = replace(DATABASE_LIMITS, slow_read_seconds_max=60, write_wait_seconds_max=60)

@@ -12,7 +12,7 @@ import httpx2
 
 from builders import Bundle, TriggerDraft, Wallet, deploy
 from feed_writing import add_events, execute_all
-from muniment.settings import Settings
+from muniment.service.running.settings import Settings
 
 # The tests else turn them off.
 LIMITS = {f"MUNIMENT_RATE_LIMIT_{name.upper()}": getattr(Settings(), f"rate_limit_{name}") for name in

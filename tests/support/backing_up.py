@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders import SAMPLES, TriggerDraft, Wallet, api_key_of, deploy, register
-from muniment.app import Application, build_context
-from muniment.auth.secrets import RingFile, Secret
 from muniment.cli.main import main
-from muniment.settings import Settings
+from muniment.service.app import Application, build_context
+from muniment.service.auth.secrets import RingFile, Secret
+from muniment.service.running.settings import Settings
 
 SECRET = "0a" * 32
 BIG = [("file", (name, (SAMPLES / "own-big" / name).read_bytes())) for name in ("manifest.json", "function.wasm")]

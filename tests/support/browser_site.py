@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from console_world import Registry, fill
 from limitless import unlimited_settings
-from muniment.app import Application, build_context
+from muniment.service.app import Application, build_context
 from operator_client import operator_key
 from ports import free_port
 from service import Service

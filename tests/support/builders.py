@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 
 from answers import ok
-from muniment.evm.signature import address_of_key, personal_digest, sign
-from muniment.evm.typed_data import compile_types, digest
-from muniment.triggers.typed_data import deactivation_digests, registry_domain, types_for
+from muniment.protocol.evm.signature import address_of_key, personal_digest, sign
+from muniment.protocol.evm.typed_data import compile_types, digest
+from muniment.protocol.triggers.typed_data import deactivation_digests, registry_domain, types_for
 
 SAMPLES = Path(__file__).parents[1] / "vectors" / "bundles"
 DOMAIN = registry_domain("Mimic")

@@ -14,8 +14,8 @@ from typing import Any, Self
 import httpx2
 import pytest
 
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
 from ports import free_port
 
 ANVIL = Path(__file__).parents[1] / "node/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx2
 
-from muniment.app import OPERATIONS
-from muniment.auth.caller import SECURITY_SCHEMES
-from muniment.http.openapi import openapi_document, refusals_of
-from muniment.http.operation import Operation
+from muniment.service.app import OPERATIONS
+from muniment.service.auth.caller import SECURITY_SCHEMES
+from muniment.service.http.openapi import openapi_document, refusals_of
+from muniment.service.http.operation import Operation
 
 _MANNERS = ("x-request-id", "access-control-allow-origin", "x-content-type-options")
 # Header fields that say how an answer is to be read, kept or shown: every HTTP library knows what they mean.

@@ -19,14 +19,15 @@ from intent_bodies import (
     proposal_body,
 )
 from muniment.chains.catalogue import CATALOGUE
-from muniment.context import Context
-from muniment.evm.hex import Bytes32
-from muniment.forms import decode_record
-from muniment.intents import recording, rules
-from muniment.intents.lifecycle import Moment
-from muniment.intents.types import AnyNewIntent, StatusChange
-from muniment.storage.database import Transaction
-from muniment.wire import iso_time
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents import rules
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.intents.types import AnyNewIntent, StatusChange
+from muniment.protocol.wire import iso_time
+from muniment.service.context import Context
+from muniment.service.resources.intents import recording
+from muniment.service.storage.database import Transaction
 from operation_data import BASE, USDC, call_data, offer_data, swap_data, transfer_data
 
 HOUR_MS = 3_600_000

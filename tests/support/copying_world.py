@@ -16,20 +16,20 @@ from click.testing import CliRunner, Result
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
 from conftest import NOW_MS, Clock
-from muniment.app import Application, build_context
-from muniment.auth import operators
 from muniment.cli.main import main
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.settings import Settings
-from muniment.storage.database import Row, Transaction
-from muniment.storage.registry_copy import TABLES
-from muniment.triggers.store import mark_ended
-from muniment.users import store as users
-from muniment.users.types import Email
-from muniment.webhooks import store
-from muniment.webhooks.store import Attempt, DeadLetter
-from muniment.webhooks.types import WebhookId
+from muniment.protocol.evm.address import Address
+from muniment.protocol.users.types import Email
+from muniment.service.app import Application, build_context
+from muniment.service.auth import operators
+from muniment.service.context import Context
+from muniment.service.resources.triggers.store import mark_ended
+from muniment.service.resources.users import store as users
+from muniment.service.resources.webhooks import store
+from muniment.service.resources.webhooks.store import Attempt, DeadLetter
+from muniment.service.resources.webhooks.types import WebhookId
+from muniment.service.running.settings import Settings
+from muniment.service.storage.database import Row, Transaction
+from muniment.service.storage.registry_copy import TABLES
 from operator_client import (
     HEX32,
     IntentDraft,

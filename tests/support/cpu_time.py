@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
-from muniment.errors import Refusal
 from muniment.outgoing import Unreachable
+from muniment.protocol.errors import Refusal
 
 REFUSALS = (Refusal, ValueError, Unreachable)
 

@@ -19,9 +19,9 @@ import warm
 from builders import Wallet, deploy
 from feed_checks import check_events
 from loading import Load
-from muniment.settings import Settings
-from muniment.storage import open_database
-from muniment.storage.database import Database
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
 from ports import free_port
 from postgres import Cluster
 from service import Service

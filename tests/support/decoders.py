@@ -18,44 +18,44 @@ import msgspec
 
 from builders import Bundle
 from decoder import FIELD, KIB, PLAIN, Decoder, Frames
-from muniment.auth.api_keys import read_api_key
-from muniment.auth.secrets import ring_of
-from muniment.auth.tokens import _signed_claims
-from muniment.blocks import s3
 from muniment.chains import multicall, prices
 from muniment.chains.tokens import parse_token_list
-from muniment.evm import abi
-from muniment.evm.hex import data_of, quantity_of
-from muniment.evm.sign_in import read_sign_in
-from muniment.evm.struct_types import read_types
-from muniment.evm.words import WORDS, Misfit
-from muniment.functions import gateway
-from muniment.functions.content import byte_range
-from muniment.functions.rules import read_manifest
-from muniment.functions.store import FunctionQuery
-from muniment.functions.wasm import check_wasm
-from muniment.http import operation, uploads
-from muniment.http.accept import media_ranges
-from muniment.http.admission import ClientAddresses
-from muniment.http.paging import _without_place
-from muniment.http.query import QueryReader
-from muniment.http.reply import etag_matches
-from muniment.http.uploads import FormParser
-from muniment.intents.importing import check_line
-from muniment.ipfs.cid import decode_cid, decode_cid_bytes
-from muniment.ipfs.dag_pb import decode_node
-from muniment.ipfs.unixfs import decode_unixfs
-from muniment.json_text import parse_json
+from muniment.operate.watch.events import event_in
 from muniment.outgoing.streams import HEAD_BYTES_MAX as ANSWER_HEAD_BYTES_MAX, PIECE_BYTES_MAX, _Heads
-from muniment.pins import answers
-from muniment.server.reader import HEAD_BYTES_MAX, RequestReader
-from muniment.triggers.listing import TriggerQuery
-from muniment.triggers.schedule import check_cron, check_delta, next_runs
-from muniment.triggers.typed_data import check_values
-from muniment.watch.events import event_in
-from muniment.webhooks.sending import check_url, retry_after_s
-from muniment.webhooks.types import WebhookUrl
-from muniment.wire import ProvedText, refusal_of
+from muniment.protocol.evm import abi
+from muniment.protocol.evm.hex import data_of, quantity_of
+from muniment.protocol.evm.sign_in import read_sign_in
+from muniment.protocol.evm.struct_types import read_types
+from muniment.protocol.evm.words import WORDS, Misfit
+from muniment.protocol.functions.rules import read_manifest
+from muniment.protocol.functions.wasm import check_wasm
+from muniment.protocol.ipfs.cid import decode_cid, decode_cid_bytes
+from muniment.protocol.ipfs.dag_pb import decode_node
+from muniment.protocol.ipfs.unixfs import decode_unixfs
+from muniment.protocol.json_text import parse_json
+from muniment.protocol.triggers.schedule import check_cron, check_delta, next_runs
+from muniment.protocol.triggers.typed_data import check_values
+from muniment.protocol.wire import ProvedText, refusal_of
+from muniment.service.auth.api_keys import read_api_key
+from muniment.service.auth.secrets import ring_of
+from muniment.service.auth.tokens import _signed_claims
+from muniment.service.blocks import s3
+from muniment.service.http import operation, uploads
+from muniment.service.http.accept import media_ranges
+from muniment.service.http.admission import ClientAddresses
+from muniment.service.http.paging import _without_place
+from muniment.service.http.query import QueryReader
+from muniment.service.http.reply import etag_matches
+from muniment.service.http.uploads import FormParser
+from muniment.service.pins import answers
+from muniment.service.resources.functions import gateway
+from muniment.service.resources.functions.content import byte_range
+from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.intents.importing import check_line
+from muniment.service.resources.triggers.listing import TriggerQuery
+from muniment.service.resources.webhooks.sending import check_url, retry_after_s
+from muniment.service.resources.webhooks.types import WebhookUrl
+from muniment.service.server.reader import HEAD_BYTES_MAX, RequestReader
 from tlog_decoders import TLOG_DECODERS
 
 
@@ -551,7 +551,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 
 # Rooms whose input is the operator's own: commands, settings, SQL of ours. What a client reads of a service is timed in
 # tests/client/test_client_hostile.py and test_client_faults.py, operation by operation.
-TRUSTED_ROOMS = frozenset({"cli", "client", "maintenance", "settings", "storage"})
+TRUSTED_ROOMS = frozenset({"cli", "client", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
         {
@@ -572,12 +572,12 @@ TRUSTED: dict[str, frozenset[str]] = {
             "intents._decided fromisoformat",
             "intents.set_chain_outcome parse_json",
             "triggers.deactivate_triggers.deactivate decode",
-            "tlog._FUNCTION_RECORD Decoder",
-            "tlog._TRIGGER_RECORD Decoder",
-            "tlog._CREATOR Decoder",
-            "tlog._shown split",
-            "tlog._state split",
-            "tlog.Epoch.signed_at_ms split",
+            "log._FUNCTION_RECORD Decoder",
+            "log._TRIGGER_RECORD Decoder",
+            "log._CREATOR Decoder",
+            "log._shown split",
+            "log._state split",
+            "log.Epoch.signed_at_ms split",
         }
     ),
     "a value that was checked, made by ourselves again": frozenset(
@@ -622,7 +622,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "pins._in_json compile",
             "limits._FORM compile",
             "limits.parse_policies itself",
-            "tlog.read_mark decode",
+            "log.read_mark decode",
             "limits.parse_policy itself",
         }
     ),
@@ -642,7 +642,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "http._prose split",
             "http._send split",
             "http._answers split",
-            "http._tag split",
+            "http._package split",
             "http.Router.__init__ split",
             "http._pattern split",
             "http._pattern compile",
@@ -673,7 +673,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "feed._parts b64decode",
             "feed._parts split",
             "users._ProfileText.parse itself",
-            "tlog._NUMBER compile",
+            "log._NUMBER compile",
             "webhooks._ID compile",
             "webhooks._URL compile",
             "webhooks.WebhookUrl.parse urlsplit",

@@ -23,8 +23,9 @@ _READING_OF = {
     "msgspec": {"convert"}, "tomllib": {"loads", "load"}, "jwt": {"decode"}, "pickle": {"loads", "load"},
 }  # fmt: skip
 _DECODER_NAMES = ("parse", "decode")
-# One room each, whichever package of it a decoder lives in.
-_ROOMS = {"server": "http", "cli": "cli", "chains": "evm", "watch": "intents", "maintenance": "cli"}
+# Folders whose members are rooms, and rooms that count as others.
+_FOLDERS = {"protocol", "service", "resources", "running"}
+_ROOMS = {"server": "http", "chains": "evm", "operate": "cli"}
 
 
 def sites() -> set[str]:
@@ -38,7 +39,9 @@ def sites() -> set[str]:
 
 
 def _room(path: Path) -> str:
-    room = path.parts[0].removesuffix(".py")
+    if path.is_relative_to("operate/watch"):
+        return "intents"
+    room = next(part for part in path.parts if part not in _FOLDERS).removesuffix(".py")
     return _ROOMS.get(room, room)
 
 

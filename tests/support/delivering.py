@@ -15,15 +15,15 @@ from typing import Any, LiteralString
 
 import warm
 from feed_writing import add_events
-from muniment.app import build_context
-from muniment.context import Context
-from muniment.feed.events import Position
-from muniment.settings import Settings
-from muniment.storage.database import Transaction
-from muniment.webhooks import managing, store
-from muniment.webhooks.challenge import run_test
-from muniment.webhooks.store import Maker
-from muniment.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
+from muniment.service.app import build_context
+from muniment.service.context import Context
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.webhooks import managing, store
+from muniment.service.resources.webhooks.challenge import run_test
+from muniment.service.resources.webhooks.store import Maker
+from muniment.service.resources.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
+from muniment.service.running.settings import Settings
+from muniment.service.storage.database import Transaction
 from postgres import Cluster
 
 # A machine that is busy with other tests takes its time; the lease of a dead process lasts 15 seconds.

@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from muniment.feed.events import Kind
-from muniment.storage.database import Database, Row
+from muniment.service.resources.feed.events import Kind
+from muniment.service.storage.database import Database, Row
 
 
 async def check_events(database: Database) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from muniment.http.admission import Admission, ClientAddresses
-from muniment.limits.limiter import Limiter
-from muniment.limits.memory import Memory
-from muniment.limits.overload import Overload
-from muniment.limits.policies import NAMES
-from muniment.settings import Settings
+from muniment.service.http.admission import Admission, ClientAddresses
+from muniment.service.running.limits.limiter import Limiter
+from muniment.service.running.limits.memory import Memory
+from muniment.service.running.limits.overload import Overload
+from muniment.service.running.limits.policies import NAMES
+from muniment.service.running.settings import Settings
 
 OFF = {f"rate_limit_{name}": "off" for name in NAMES}
 

@@ -11,15 +11,15 @@ import httpx2
 import msgspec
 
 from muniment.client import Registry, Retry
-from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.entries import NO_EPOCH, BackfilledFact, LogFact, TriggerFact, previous_epoch
-from muniment.tlog.keys import SigningKey, keys_of_log
-from muniment.tlog.notes import Note, sign_note
-from muniment.tlog.proofs import Proof
-from muniment.tlog.tiles import ENTRIES, WIDTH, join_entries, parse_path, width_at
-from muniment.tlog.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash, root_hash
-from muniment.tlog.types import LogEpoch, LogShown
-from muniment.wire import encode, iso_time
+from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.entries import NO_EPOCH, BackfilledFact, LogFact, TriggerFact, previous_epoch
+from muniment.protocol.log.keys import SigningKey, keys_of_log
+from muniment.protocol.log.notes import Note, sign_note
+from muniment.protocol.log.proofs import Proof
+from muniment.protocol.log.tiles import ENTRIES, WIDTH, join_entries, parse_path, width_at
+from muniment.protocol.log.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash, root_hash
+from muniment.protocol.log.types import LogEpoch, LogShown
+from muniment.protocol.wire import encode, iso_time
 
 NOW_S = 1_795_204_080
 SECRET = b"\x11" * 32

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from chain import LocalChain
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
+from muniment.operate.watch.follower import Follower, Step
+from muniment.operate.watch.nodes import WATCH_LIMITS, Nodes, WatchLimits
+from muniment.operate.watch.progress import take_lease
 from muniment.outgoing import Unreachable
-from muniment.watch.follower import Follower, Step
-from muniment.watch.nodes import WATCH_LIMITS, Nodes, WatchLimits
-from muniment.watch.progress import take_lease
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, GRACE_S, Registry, chains_file, registry
 

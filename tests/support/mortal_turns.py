@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from limitless import unlimited_settings
-from muniment.app import build_context
-from muniment.context import Context
-from muniment.storage.postgres import transaction as postgres_transaction
-from muniment.storage.postgres.steps import PostgresTransaction
-from muniment.storage.sqlite.jobs import SqliteTransaction
-from muniment.storage.sqlite.writer import Writer
-from muniment.tlog.sequencing.integrator import Integrator
-from muniment.tlog.sequencing.store import Overtaken
+from muniment.service.app import build_context
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.sequencing.store import Overtaken
+from muniment.service.storage.postgres import transaction as postgres_transaction
+from muniment.service.storage.postgres.steps import PostgresTransaction
+from muniment.service.storage.sqlite.jobs import SqliteTransaction
+from muniment.service.storage.sqlite.writer import Writer
 
 KILLED: Final = -9
 NEVER: Final = 1_000_000

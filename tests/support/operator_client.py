@@ -11,13 +11,13 @@ import httpx2
 from answers import ok
 from builders import Wallet
 from intent_bodies import intent_body, operations_body, proposal_body
-from muniment.auth import operators
 from muniment.chains.catalogue import Chain
-from muniment.context import Context
-from muniment.evm.signature import sign
-from muniment.forms import decode_record
-from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest
-from muniment.intents.types import AnyNewIntent, AnyNewProposal
+from muniment.protocol.evm.signature import sign
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest
+from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal
+from muniment.service.auth import operators
+from muniment.service.context import Context
 
 USER = Wallet(71)
 SOLVER = Wallet(72)

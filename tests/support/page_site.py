@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from console_world import World, fill
-from muniment.app import Application
-from muniment.context import Context
+from muniment.service.app import Application
+from muniment.service.context import Context
 
 # The header of a request for a page.
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

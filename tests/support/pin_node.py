@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from local_server import LocalServer
-from muniment.errors import ContentNotFound
-from muniment.ipfs.car import read_car
-from muniment.ipfs.cid import CidParts, decode_cid
-from muniment.ipfs.dag import open_file, walk
+from muniment.protocol.errors import ContentNotFound
+from muniment.protocol.ipfs.car import read_car
+from muniment.protocol.ipfs.cid import CidParts, decode_cid
+from muniment.protocol.ipfs.dag import open_file, walk
 
 OTHER_ROOT = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parents[1] / "console"
-ASSETS = HERE.parents[1] / "src" / "muniment" / "console" / "assets"
+ASSETS = HERE.parents[1] / "src" / "muniment" / "service" / "console" / "assets"
 NODE = shutil.which("node")
 _SECONDS_MAX = 60
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet
-from muniment.storage import open_database
+from muniment.service.storage import open_database
 from postgres import Cluster
 from service import Service
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from muniment.metrics.families import PREFIX
+from muniment.service.running.metrics.families import PREFIX
 
 
 class Scraped:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import Bytes32
-from muniment.wire import Record, decode_text
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.wire import Record, decode_text
 
 FEES = "(address,uint256)[]"
 EVENTS = "(bytes32,bytes)[]"

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import warm
 from builders import Wallet
 from muniment.cli.main import main
-from muniment.intents.types import NewIntent, NewProposal
+from muniment.protocol.intents.types import NewIntent, NewProposal
 from service import Service
 
 SAMPLE = Path(__file__).parents[2] / "src/muniment/cli/sample"

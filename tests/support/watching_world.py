@@ -14,19 +14,20 @@ import pytest
 
 import intent_bodies
 from chain import LocalChain
-from muniment.app import build_context
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.forms import decode_record
-from muniment.intents import recording, rules, store
-from muniment.intents.lifecycle import Moment
-from muniment.intents.types import AnyNewIntent, AnyNewProposal, StatusChange
-from muniment.settings import Settings
-from muniment.watch.events import TOPICS, event_in
-from muniment.watch.follower import Step
-from muniment.watch.nodes import WATCH_LIMITS, WatchLimits
-from muniment.watch.watcher import Start, Watcher
-from muniment.wire import decode_text
+from muniment.operate.watch.events import TOPICS, event_in
+from muniment.operate.watch.follower import Step
+from muniment.operate.watch.nodes import WATCH_LIMITS, WatchLimits
+from muniment.operate.watch.watcher import Start, Watcher
+from muniment.protocol.evm.address import Address
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents import rules
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, StatusChange
+from muniment.protocol.wire import decode_text
+from muniment.service.app import build_context
+from muniment.service.context import Context
+from muniment.service.resources.intents import recording, store
+from muniment.service.running.settings import Settings
 from settler import encode_fulfil, encode_fulfil_operations
 
 CHAIN_ID = 8453

@@ -13,11 +13,11 @@ from threading import Event, Thread
 from typing import NamedTuple
 
 from local_server import LocalServer
-from muniment.tlog.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
-from muniment.tlog.fields import hash_of, number_of
-from muniment.tlog.keys import COSIGNATURE, SigningKey, VerifierKey, signing_key
-from muniment.tlog.notes import Note, parse_note, sign_note
-from muniment.tlog.tree import EMPTY_ROOT, check_consistency
+from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
+from muniment.protocol.log.fields import hash_of, number_of
+from muniment.protocol.log.keys import COSIGNATURE, SigningKey, VerifierKey, signing_key
+from muniment.protocol.log.notes import Note, parse_note, sign_note
+from muniment.protocol.log.tree import EMPTY_ROOT, check_consistency
 
 SIZE_TYPE = "text/x.tlog.size"
 

@@ -13,10 +13,10 @@ import pytest
 
 from conftest import Clock
 from limitless import unlimited_settings
-from muniment.context import Context
-from muniment.settings import Settings
-from muniment.tlog.keys import keys_of_log
-from muniment.tlog.sequencing.integrator import Integrator
+from muniment.protocol.log.keys import keys_of_log
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.running.settings import Settings
 from witness_site import WitnessSite, sites, write_policy
 
 NAME = "registry.example"

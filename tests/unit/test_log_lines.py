@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 import pytest
 import structlog
 
-from muniment.log_lines import INTERVAL_SECONDS, KINDS_MAX, Repeats, shown_path
+from muniment.service.running.log_lines import INTERVAL_SECONDS, KINDS_MAX, Repeats, shown_path
 
 
 class Log:

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from muniment.settings import SettingError, Settings
+from muniment.service.running.settings import SettingError, Settings
 
 PRIMARY = "postgresql://u:hidden@primary/db"
 READS = "postgresql://u:hidden@a:1,b:2/db?sslmode=require, postgres://u:hid,den@c/db,postgresql:///db?password=hidden"

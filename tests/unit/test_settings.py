@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muniment.settings import MASK, SettingError, Settings, load_settings, variable
+from muniment.service.running.settings import MASK, SettingError, Settings, load_settings, variable
 
 SECRET = "c0ffee" * 10 + "1234"
 

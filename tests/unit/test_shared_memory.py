@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from muniment.limits.memory import Memory
-from muniment.shared_memory import BYTE, Cells, SharedFile
-from muniment.storage.last_commit import LastCommit
+from muniment.service.running.limits.memory import Memory
+from muniment.service.running.shared_memory import BYTE, Cells, SharedFile
+from muniment.service.storage.last_commit import LastCommit
 
 
 def test_processes_see_the_numbers_of_each_other(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
-from muniment.errors import Refusal
-from muniment.evm.address import Address
+from muniment.protocol.errors import Refusal
+from muniment.protocol.evm.address import Address
 
 _T = TypeVar("_T")
 

@@ -15,8 +15,8 @@ from muniment.chains.prices import Coin, PriceSource, price_of_round, prices
 from muniment.chains.reading import COIN, ChainReading, ReadingState, read_chain
 from muniment.chains.token_lists import TokenLists
 from muniment.chains.tokens import Token, default_logo
-from muniment.evm.address import Address
 from muniment.outgoing import Outgoing, Unreachable
+from muniment.protocol.evm.address import Address
 
 # About one block of the slower chains: an earlier reading would show nothing new.
 KEPT_MS: Final = 10_000

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 
 AGGREGATE3: Final = bytes.fromhex("82ad56cb")
 BALANCE_OF: Final = bytes.fromhex("70a08231")

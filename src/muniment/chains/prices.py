@@ -20,11 +20,11 @@ import structlog
 
 from muniment.chains.catalogue import NATIVE
 from muniment.chains.reading import FeedRound
-from muniment.errors import InvalidAddress
-from muniment.evm.address import Address
-from muniment.json_text import parse_json
 from muniment.outgoing import Outgoing, Unreachable
-from muniment.wire import json_kind
+from muniment.protocol.errors import InvalidAddress
+from muniment.protocol.evm.address import Address
+from muniment.protocol.json_text import parse_json
+from muniment.protocol.wire import json_kind
 
 # No token has cost more than 10^6 dollars; a far higher price is an error of the source.
 PRICE_MAX: Final = 1e12

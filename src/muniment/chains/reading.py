@@ -12,9 +12,9 @@ from muniment.chains import multicall
 from muniment.chains.catalogue import Chain
 from muniment.chains.multicall import Holding, Read
 from muniment.chains.rpc import Call, Failed, ask, eth_call
-from muniment.evm.address import Address
-from muniment.evm.hex import data_of, quantity_of
 from muniment.outgoing import Outgoing, Unreachable
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import data_of, quantity_of
 
 # 300 tokens fit into the answer (365 entries in 24,576 bytes) and the creation code (1,490 in EIP-3860's 49,152 bytes).
 TOKENS_PER_CALL: Final = 300

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
-from muniment.json_text import parse_json
 from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Outgoing, Unreachable
-from muniment.wire import encode
+from muniment.protocol.json_text import parse_json
+from muniment.protocol.wire import encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import structlog
 
 from muniment import durable
 from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list, read_token_list
-from muniment.evm.address import Address
 from muniment.outgoing import Outgoing, Unreachable
+from muniment.protocol.evm.address import Address
 
 # The list that comes with the package: the tokens most in use on the chains of `chains.catalogue`.
 PACKAGED_LIST: Final = Path(__file__).with_name("tokens.json")

@@ -26,10 +26,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from muniment.errors import InvalidAddress
-from muniment.evm.address import Address
-from muniment.json_text import parse_json
-from muniment.wire import decode_text, encode, refusal_of
+from muniment.protocol.errors import InvalidAddress
+from muniment.protocol.evm.address import Address
+from muniment.protocol.json_text import parse_json
+from muniment.protocol.wire import decode_text, encode, refusal_of
 
 # The largest list in common use has about 10,000 tokens and 3 MB.
 LIST_BYTES_MAX: Final = 4 * 1024 * 1024

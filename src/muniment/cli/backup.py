@@ -27,7 +27,7 @@ def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: obje
     The backup holds a snapshot of the database, the blocks of its functions, and the secrets if they are in the data
     directory. DIRECTORY holds nothing else. A complete new backup replaces an earlier one.
     """
-    from muniment.maintenance.backup import backup as make_backup
+    from muniment.operate.backup import backup as make_backup
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line(), output.progress_bars() as on_progress:
@@ -50,7 +50,7 @@ def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_jso
     The backup is checked first. After an interruption the service cannot start from the data directory; run the
     command again to finish.
     """
-    from muniment.maintenance.restore import restore as restore_backup
+    from muniment.operate.restore import restore as restore_backup
 
     settings = settings_of(config, **flags)
     with output.errors_on_one_line():

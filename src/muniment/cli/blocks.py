@@ -37,7 +37,7 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
     the URL of any migrated database. After an interruption, run the command again to copy the rest. The status is 1
     when a block is damaged; all others are copied.
     """
-    from muniment.maintenance.copy_blocks import copy
+    from muniment.operate.copy_blocks import copy
 
     settings = settings_of(config, **flags)
     stop = output.StopRequest(signals=(signal.SIGINT,), ends_at_second=True)
@@ -66,9 +66,9 @@ def pins() -> None:
 @json_option
 def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
     """Print the bundles that wait, the longest wait first: their CID, their failures and the last reason."""
-    from muniment.maintenance import databases
-    from muniment.pins import queue
-    from muniment.wire import iso_time
+    from muniment.operate import databases
+    from muniment.protocol.wire import iso_time
+    from muniment.service.pins import queue
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
@@ -102,9 +102,9 @@ def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> N
 
     Run it after you have repaired the node. A bundle that is being sent is left alone.
     """
-    from muniment.ipfs.cid import Cid
-    from muniment.maintenance import databases
-    from muniment.pins import queue
+    from muniment.operate import databases
+    from muniment.protocol.ipfs.cid import Cid
+    from muniment.service.pins import queue
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
@@ -120,8 +120,8 @@ def recheck_pins(config: Path | None, **flags: object) -> None:
 
     Run it after you have named another node, or when the node has lost data. A restore does the same.
     """
-    from muniment.maintenance import databases
-    from muniment.pins import queue
+    from muniment.operate import databases
+    from muniment.service.pins import queue
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():

@@ -13,7 +13,7 @@ from muniment.cli.options import chains_option, common_options, json_option, nam
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.maintenance.check_chains import Report
+    from muniment.operate.check_chains import Report
 
 
 @click.group()
@@ -27,7 +27,7 @@ def chains() -> None:
 @json_option
 def check_chains(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Send the requests of the service to every configured node, and print each fault."""
-    from muniment.maintenance.check_chains import check_configured
+    from muniment.operate.check_chains import check_configured
 
     settings = named_registry_of(config, **flags)
     with output.errors_on_one_line():

@@ -43,7 +43,7 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
             raise click.UsageError("--url checks a service: it takes no option of stored data")
         verify_service({"url": url, "protocol": protocol, "profile": None, "signer": None})
         return
-    from muniment.maintenance.verify import verify as verify_registry
+    from muniment.operate.verify import verify as verify_registry
 
     settings = registry_with_blocks_of(config, **flags)
     with output.errors_on_one_line():
@@ -68,8 +68,8 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
     Run it as the service's user, with the service's settings. It changes no record. The status is 0 when all is well, 1
     after a warning, and 2 when a check fails.
     """
-    from muniment.maintenance.doctor.examination import examine
-    from muniment.maintenance.doctor.findings import Examined, status_of
+    from muniment.operate.doctor.examination import examine
+    from muniment.operate.doctor.findings import Examined, status_of
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
@@ -89,7 +89,7 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
 @click.option("--alive", is_flag=True, help="Ask only whether the process runs (/healthz), not whether it is ready.")
 def ping(config: Path | None, url: str, *, alive: bool, **flags: object) -> None:
     """Ask a running service whether it is ready, within five seconds. The status is 0 if it is, otherwise 1."""
-    from muniment.maintenance.http_request import ping as ask_service
+    from muniment.operate.http_request import ping as ask_service
 
     settings = settings_of(config, **flags)
     with output.errors_on_one_line():

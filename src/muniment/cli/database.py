@@ -32,7 +32,7 @@ def copy_database(
     copy the blocks with `muniment blocks copy`. TO stays empty until the copy is complete. The status is 1 when FROM
     was written to during the copy.
     """
-    from muniment.maintenance.copy_database import copy
+    from muniment.operate.copy_database import copy
 
     settings = settings_of(config, **flags)
     if source == "database:":  # the copy refuses other missing places, and calls them FROM
@@ -72,7 +72,7 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
     would skip them. Run it before the service starts. The IPFS node, if there is one, is asked again about every pin.
     Nothing else changes, and the command can be repeated.
     """
-    from muniment.maintenance import databases
+    from muniment.operate import databases
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():

@@ -21,7 +21,7 @@ from muniment.cli.options import chains_option, common_options, settings_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from muniment.settings import Settings
+    from muniment.service.running.settings import Settings
 
 # Enough for a cold start on a slow disk; a warm start takes well under a second.
 _START_SECONDS_MAX: Final = 30
@@ -36,7 +36,7 @@ _STEP_SECONDS: Final = 0.2
 @chains_option
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main operations over HTTP with a throw-away wallet."""
-    from muniment.maintenance.walkthrough import development_nodes
+    from muniment.operate.walkthrough import development_nodes
 
     settings = settings_of(config, **flags)
     with failures(), output.errors_on_one_line():
@@ -61,7 +61,7 @@ def _wait_until_ended(service: subprocess.Popen[str]) -> None:
 
 def _walk(url: str, settings: Settings, nodes: Sequence[str] = ()) -> None:
     from muniment.client import Bundle
-    from muniment.maintenance.walkthrough import Walkthrough
+    from muniment.operate.walkthrough import Walkthrough
 
     sample = files("muniment.cli") / "sample"
     bundle = Bundle((sample / "manifest.json").read_bytes(), (sample / "function.wasm").read_bytes())
@@ -97,7 +97,7 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]
 
 
 def _wait_until_ready(url: str) -> None:
-    from muniment.maintenance.http_request import ping
+    from muniment.operate.http_request import ping
 
     deadline = time.monotonic() + _START_SECONDS_MAX
     while True:

@@ -86,7 +86,7 @@ def follow_events(
     two starts. With --exec an event counts as seen when the command has succeeded; a failure ends this with status 3.
     A signal ends this after the present event; a second one ends it at once.
     """
-    from muniment.maintenance.follow_events import EventFollower
+    from muniment.operate.follow_events import EventFollower
 
     filters = [(parameter, value) for parameter, values in take_filters(flags).items() for value in values]
     settings = settings_of(config, **flags)

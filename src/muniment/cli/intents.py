@@ -16,14 +16,14 @@ from muniment.cli import output
 from muniment.cli.client.intents import COMMANDS
 from muniment.cli.options import chains_option, common_options, json_summary_option, registry_of
 from muniment.cli.watch import watch
-from muniment.errors import NotReady, Refusal
+from muniment.protocol.errors import NotReady, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from muniment.intents.exporting import Exported
-    from muniment.intents.importing import Import, Progress
-    from muniment.settings import Settings
+    from muniment.service.resources.intents.exporting import Exported
+    from muniment.service.resources.intents.importing import Import, Progress
+    from muniment.service.running.settings import Settings
 
 # The size of one read.
 _BUFFER_BYTES: Final = 256 * 1024
@@ -74,7 +74,7 @@ def import_intents(config: Path | None, *, file: str, restart: bool, as_json: bo
 async def _import(
     settings: Settings, file: IO[bytes], stop: output.StopRequest, *, is_stream: bool, restart: bool, as_json: bool
 ) -> int:
-    from muniment.maintenance.import_intents import opened_import
+    from muniment.operate.import_intents import opened_import
 
     began = time.monotonic()
     async with opened_import(
@@ -158,9 +158,9 @@ def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> Non
     For a nonce that was taken with a stolen operator key. The settlement contract executes both intents if it gets
     both: make sure that the intent HASH can no longer be sent. The audit log records the release.
     """
-    from muniment.evm.hex import Bytes32
-    from muniment.intents import nonces
-    from muniment.maintenance import databases
+    from muniment.operate import databases
+    from muniment.protocol.evm.hex import Bytes32
+    from muniment.service.resources.intents import nonces
 
     settings, now_ms = registry_of(config, **flags), time.time_ns() // 1_000_000
     with output.errors_on_one_line():
@@ -181,7 +181,7 @@ def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: ob
     import asyncio
 
     from muniment.cli.logs import configure_logs
-    from muniment.intents.exporting import Exported
+    from muniment.service.resources.intents.exporting import Exported
 
     settings = registry_of(config, **flags)
     configure_logs(settings)
@@ -200,8 +200,8 @@ def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: ob
 
 
 async def _export(settings: Settings, place: str, exported: Exported, stop: output.StopRequest) -> None:
-    from muniment.intents import exporting
-    from muniment.maintenance import databases
+    from muniment.operate import databases
+    from muniment.service.resources.intents import exporting
 
     async with databases.opened(settings) as database:
         await database.check()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Self
 
-from muniment.tlog.entries import DeactivationFact, Entry, FunctionFact, TriggerFact
+from muniment.protocol.log.entries import DeactivationFact, Entry, FunctionFact, TriggerFact
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

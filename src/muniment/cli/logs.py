@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 
-from muniment.log_lines import Repeats
+from muniment.service.running.log_lines import Repeats
 
 if TYPE_CHECKING:
-    from muniment.settings import Settings
+    from muniment.service.running.settings import Settings
 
 
 class _StandardError:

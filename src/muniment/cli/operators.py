@@ -23,8 +23,8 @@ def operators() -> None:
 @json_option
 def add_operator(config: Path | None, name: str, *, as_json: bool, **flags: object) -> None:
     """Print a key for NAME; it is shown only once. A revoked NAME gets a new key."""
-    from muniment.auth import operators
-    from muniment.maintenance import databases
+    from muniment.operate import databases
+    from muniment.service.auth import operators
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
@@ -41,9 +41,9 @@ def add_operator(config: Path | None, name: str, *, as_json: bool, **flags: obje
 @json_option
 def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print every operator, revoked ones too; never a key."""
-    from muniment.auth import operators
-    from muniment.maintenance import databases
-    from muniment.wire import iso_time
+    from muniment.operate import databases
+    from muniment.protocol.wire import iso_time
+    from muniment.service.auth import operators
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
@@ -64,8 +64,8 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
 @click.argument("name")
 def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
     """Revoke the key of NAME. A running service refuses it at once."""
-    from muniment.auth import operators
-    from muniment.maintenance import databases
+    from muniment.operate import databases
+    from muniment.service.auth import operators
 
     settings, now_ms = registry_of(config, **flags), _now_ms()
     with output.errors_on_one_line():
@@ -85,10 +85,10 @@ def audit_operators(
     config: Path | None, operator: str | None, intent: str | None, limit: int, *, as_json: bool, **flags: object
 ) -> None:
     """Print the writes of operators, newest first."""
-    from muniment.auth import operators
-    from muniment.evm.hex import Bytes32
-    from muniment.maintenance import databases
-    from muniment.wire import iso_time
+    from muniment.operate import databases
+    from muniment.protocol.evm.hex import Bytes32
+    from muniment.protocol.wire import iso_time
+    from muniment.service.auth import operators
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():

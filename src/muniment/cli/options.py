@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muniment.settings import SettingError, Settings, load_settings
+from muniment.service.running.settings import SettingError, Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from muniment.context import Context
+    from muniment.service.context import Context
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ def registry_of(config: Path | None, **flags: object) -> Settings:
 
 def registry_with_blocks_of(config: Path | None, **flags: object) -> Settings:
     """The settings of an existing registry. If its blocks are files, their directory exists too."""
-    from muniment.blocks import block_directory
+    from muniment.service.blocks import block_directory
 
     settings = registry_of(config, **flags)
     directory = block_directory(settings.blocks_url, settings.data_dir)
@@ -80,7 +80,7 @@ def named_registry_of(config: Path | None, **flags: object) -> Settings:
 
 def secrets_of(config: Path | None, **flags: object) -> Settings:
     """The settings of a registry that has secrets: a file in its data directory, or a setting."""
-    from muniment.auth.secrets import RING_FILE
+    from muniment.service.auth.secrets import RING_FILE
 
     settings = settings_of(config, **flags)
     path = settings.data_dir / RING_FILE
@@ -94,8 +94,8 @@ def require_database(url: str, settings: Settings) -> None:
 
     A URL of no known engine is refused later, when it is opened.
     """
-    from muniment.blocks import IN_DATABASE
-    from muniment.storage import sqlite_file
+    from muniment.service.blocks import IN_DATABASE
+    from muniment.service.storage import sqlite_file
 
     try:
         path = sqlite_file(settings.database_url if url == IN_DATABASE else url, data_dir=settings.data_dir)
@@ -113,7 +113,7 @@ def in_registry(config: Path | None, flags: dict[str, object], work: Callable[[C
     require_database(settings.database_url, settings)
 
     async def run() -> T:
-        from muniment.app import build_context
+        from muniment.service.app import build_context
 
         context = build_context(settings)
         try:

@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from muniment import durable
-from muniment.errors import Refusal
-from muniment.settings import SettingError
+from muniment.protocol.errors import Refusal
+from muniment.service.running.settings import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -90,7 +90,7 @@ def print_summary(summary: object, *, as_json: bool) -> None:
 
 def print_json(value: Any, *, err: bool = False) -> None:
     """Print a result for programs, as JSON on one line; with `err` on standard error."""
-    from muniment.wire import encode
+    from muniment.protocol.wire import encode
 
     # Escaped, it is the same JSON.
     click.echo(printable(encode(value).decode()), err=err)

@@ -9,10 +9,10 @@ import click
 
 from muniment.cli import output
 from muniment.cli.options import common_options, secrets_of
-from muniment.settings import variable
+from muniment.service.running.settings import variable
 
 if TYPE_CHECKING:
-    from muniment.auth.secrets import RingFile
+    from muniment.service.auth.secrets import RingFile
 
 
 @click.group()
@@ -22,7 +22,7 @@ def secrets() -> None:
 
 def _ring(config: Path | None, flags: dict[str, object]) -> RingFile:
     """The file of the ring. Raises `click.ClickException` when the settings hold the secrets."""
-    from muniment.auth.secrets import RingFile
+    from muniment.service.auth.secrets import RingFile
 
     settings = secrets_of(config, **flags)
     if settings.secret:
@@ -34,7 +34,7 @@ def _ring(config: Path | None, flags: dict[str, object]) -> RingFile:
 @common_options
 def list_secrets(config: Path | None, **flags: object) -> None:
     """Print the ids of the secrets, newest first; never the secrets."""
-    from muniment.auth.secrets import ring_of
+    from muniment.service.auth.secrets import ring_of
 
     with output.errors_on_one_line():
         output.print_text("\n".join(secret.id for secret in ring_of(_ring(config, flags)()).secrets))

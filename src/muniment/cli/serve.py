@@ -10,10 +10,10 @@ import click
 
 from muniment.cli import output
 from muniment.cli.options import chains_option, common_options, named_registry_of, settings_of
-from muniment.settings import Settings, load_settings, variable
+from muniment.service.running.settings import Settings, load_settings, variable
 
 if TYPE_CHECKING:
-    from muniment.server.run import ServedApplication
+    from muniment.service.server.run import ServedApplication
 
 
 @click.command()
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def serve(config: Path | None, **flags: object) -> None:
     """Run the service."""
     from muniment.cli.logs import configure_logs
-    from muniment.server.run import listen, serve as serve_on
+    from muniment.service.server.run import listen, serve as serve_on
 
     settings = settings_of(config, **flags)
     configure_logs(settings)
@@ -42,10 +42,10 @@ def serve(config: Path | None, **flags: object) -> None:
 
 def load_application() -> ServedApplication:
     """The application of one serving process, with the settings and the logs of the environment."""
-    from muniment.app import Application, build_context
     from muniment.cli.logs import configure_logs
-    from muniment.metrics.recorder import open_metrics
-    from muniment.server.run import ServedApplication, settle_memory
+    from muniment.service.app import Application, build_context
+    from muniment.service.running.metrics.recorder import open_metrics
+    from muniment.service.server.run import ServedApplication, settle_memory
 
     settings = load_settings()
     configure_logs(settings)
@@ -68,8 +68,8 @@ def _prepare(settings: Settings) -> None:
     """Migrate, and build the context once: an error appears on one line here, and not in each worker."""
     import asyncio
 
-    from muniment.app import build_context
-    from muniment.maintenance import databases
+    from muniment.operate import databases
+    from muniment.service.app import build_context
 
     async def build_once() -> None:
         context = build_context(settings)
@@ -112,7 +112,7 @@ def _announce(settings: Settings, port: int) -> None:
 @common_options
 def migrate(config: Path | None, **flags: object) -> None:
     """Migrate the database to the schema of this release."""
-    from muniment.maintenance import databases
+    from muniment.operate import databases
 
     settings = settings_of(config, **flags)
     with output.errors_on_one_line():

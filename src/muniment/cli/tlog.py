@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muniment.client import Forked, Progress, Registry, Rules, Seen
-    from muniment.tlog.entries import DeactivationFact
-    from muniment.tlog.notes import Note
-    from muniment.tlog.sequencing.store import Epoch
+    from muniment.protocol.log.entries import DeactivationFact
+    from muniment.protocol.log.notes import Note
+    from muniment.service.resources.log.sequencing.store import Epoch
 
 
 @click.group()
@@ -34,7 +34,7 @@ def tlog() -> None:
 @json_option
 def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
-    from muniment.tlog.operating.status import look, shown
+    from muniment.service.resources.log.operating.status import look, shown
 
     with output.errors_on_one_line():
         state = in_registry(config, flags, look)
@@ -51,7 +51,7 @@ def freeze_log(config: Path | None, **flags: object) -> None:
 
     The service keeps running, and its records wait for the log. Do this before the database moves.
     """
-    from muniment.tlog.operating.freeze import freeze
+    from muniment.service.resources.log.operating.freeze import freeze
 
     with output.errors_on_one_line():
         _print_epoch(in_registry(config, flags, freeze))
@@ -73,7 +73,7 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
     It first checks the whole stored tree, and that it begins with every checkpoint that is known. Where it does not,
     it refuses: `muniment tlog begin` then begins another epoch.
     """
-    from muniment.tlog.operating.freeze import resume
+    from muniment.service.resources.log.operating.freeze import resume
 
     with output.errors_on_one_line():
         notes = [_bytes_of(path) for path in seen]
@@ -89,7 +89,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     It has another origin. Its first entry names the last tree that this host knows to be signed, so everybody sees what
     is missing. Followers must accept it.
     """
-    from muniment.tlog.operating.rotation import begin
+    from muniment.service.resources.log.operating.rotation import begin
 
     with output.errors_on_one_line():
         _print_epoch(in_registry(config, flags, begin))
@@ -104,7 +104,7 @@ def rotate_key(config: Path | None, **flags: object) -> None:
     in the file `tlog-key` afterwards; elsewhere it is that of MUNIMENT_TLOG_KEY_NEXT, which the services then need as
     MUNIMENT_TLOG_KEY. The command can be repeated after an interruption.
     """
-    from muniment.tlog.operating.rotation import rotate
+    from muniment.service.resources.log.operating.rotation import rotate
 
     with output.errors_on_one_line():
         _print_epoch(in_registry(config, flags, rotate))
@@ -169,7 +169,7 @@ def _followed(url: str, seen: Seen | None, rules: Rules) -> Progress:
 def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progress:
     """Follow the log; a fault ends the command with its status."""
     from muniment.client import Forged, Forked, Late, NotAnnounced, Unreachable
-    from muniment.errors import Refusal
+    from muniment.protocol.errors import Refusal
 
     try:
         return registry.log.follow(seen, rules)
@@ -190,14 +190,14 @@ def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progr
 def rules_of(policy: Path | None, against: tuple[Path, ...], *, accepts: bool) -> Rules:
     """The rules that the options say, for the time of now. Raises `ValueError` and `OSError`."""
     from muniment.client import Rules
-    from muniment.tlog.policy import parse_policy
+    from muniment.protocol.log.policy import parse_policy
 
     parsed = parse_policy(_bytes_of(policy)) if policy else None
     return Rules(int(time.time()), parsed, [_note(path) for path in against], accepts)
 
 
 def _note(path: Path) -> Note:
-    from muniment.tlog.notes import parse_note
+    from muniment.protocol.log.notes import parse_note
 
     try:
         return parse_note(_bytes_of(path))
@@ -250,7 +250,7 @@ def keep_fork(fork: Forked) -> list[Path]:
 
 def verified_text(progress: Progress, *, is_first: bool) -> str:
     """What was verified, as text."""
-    from muniment.wire import iso_time
+    from muniment.protocol.wire import iso_time
 
     when, size = iso_time(progress.signed_at_s * 1000), output.counted(progress.size, "entry")
     first = "\nits keys are now trusted:\n" + "\n".join(progress.seen.vkeys) if is_first else ""
@@ -274,7 +274,7 @@ def replay_log(source: str, target: str) -> None:
     registry refused one.
     """
     from muniment.client import Registry
-    from muniment.errors import Refusal, TriggerNotFound
+    from muniment.protocol.errors import Refusal, TriggerNotFound
 
     posted = unknown = refused = 0
     # The target checks the signatures of owners, under a protocol name that is not known here.
@@ -295,7 +295,7 @@ def replay_log(source: str, target: str) -> None:
 
 
 def _deactivations(source: str) -> Iterator[DeactivationFact]:
-    from muniment.tlog.entries import DeactivationFact, parse_entry
+    from muniment.protocol.log.entries import DeactivationFact, parse_entry
 
     entries = _served(source) if source.startswith(("http://", "https://")) else _mirrored(Path(source))
     for data in entries:
@@ -318,7 +318,7 @@ def _served(url: str) -> Iterator[bytes]:
 
 def _mirrored(directory: Path) -> Iterator[bytes]:
     """The entries in the bundles under `directory`, which has files named as the paths of tiles are."""
-    from muniment.tlog.tiles import BUNDLE_BYTES_MAX, WIDTH, split_entries, unpacked
+    from muniment.protocol.log.tiles import BUNDLE_BYTES_MAX, WIDTH, split_entries, unpacked
 
     if not (folders := sorted(directory.rglob("tile/entries"))):
         raise ValueError(f"there is no mirror of a log in {directory}: no folder tile/entries")

@@ -21,11 +21,11 @@ def users() -> None:
 @click.argument("email", required=False)
 def set_email(config: Path | None, address: str, email: str | None, **flags: object) -> None:
     """Set the EMAIL of a user, or remove it without EMAIL. The user must have logged in before."""
-    from muniment.errors import InvalidAddress
-    from muniment.evm.address import Address
-    from muniment.maintenance import databases
-    from muniment.users import store
-    from muniment.users.types import Email
+    from muniment.operate import databases
+    from muniment.protocol.errors import InvalidAddress
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.users.types import Email
+    from muniment.service.resources.users import store
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from muniment.cli.log_tables import Ledger
     from muniment.client import Forged, Page, Progress, Registry
-    from muniment.functions.types import Function
-    from muniment.triggers.types import Trigger
+    from muniment.protocol.functions.types import Function
+    from muniment.protocol.triggers.types import Trigger
 
 
 def verify_service(flags: dict[str, Any]) -> None:
@@ -45,7 +45,7 @@ def verify_service(flags: dict[str, Any]) -> None:
 
 def _functions(registry: Registry) -> Iterator[Forged | None]:
     from muniment.client import Forged
-    from muniment.errors import Absent, InvalidCid
+    from muniment.protocol.errors import Absent, InvalidCid
 
     for function in registry.functions.list():
         try:
@@ -129,9 +129,9 @@ class _Compared:
     def deactivations(self) -> Iterator[str]:
         """The deactivations in the log: their signatures, and what the registry shows of them."""
         from muniment.client.proof import check_deactivation
-        from muniment.evm.address import Address
-        from muniment.evm.signature import Signature
-        from muniment.tlog.entries import DeactivationFact, parse_entry
+        from muniment.protocol.evm.address import Address
+        from muniment.protocol.evm.signature import Signature
+        from muniment.protocol.log.entries import DeactivationFact, parse_entry
 
         for entry in self._ledger.deactivations():
             fact = parse_entry(entry)
@@ -155,7 +155,7 @@ class _Compared:
     def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
         """Faults of `check`, including forged answers and missing records."""
         from muniment.client import Forged
-        from muniment.errors import Absent, Invalid
+        from muniment.protocol.errors import Absent, Invalid
 
         try:
             yield from check()
@@ -167,7 +167,7 @@ class _Compared:
             yield f"the registry lacks what it shows elsewhere: {refusal.detail}"
 
     def _deactivation(self, signature: str, entry: bytes) -> Iterator[str]:
-        from muniment.errors import DeactivationNotFound
+        from muniment.protocol.errors import DeactivationNotFound
 
         name = f"deactivation {signature}"
         try:
@@ -198,7 +198,7 @@ class _Compared:
 
     def _unlogged_end(self, trigger: Trigger, signature: str) -> Iterator[str]:
         """A deactivation that is missing in the log: it may still be pending."""
-        from muniment.errors import DeactivationNotFound
+        from muniment.protocol.errors import DeactivationNotFound
 
         try:
             record = self._registry.triggers.deactivation(signature)
@@ -230,7 +230,7 @@ class _Compared:
                 yield f"{name} is in the log, but the registry does not list it"
 
     def _unlisted_function(self, name: str, cid: str, uploader: str) -> Iterator[str]:
-        from muniment.errors import FunctionNotFound
+        from muniment.protocol.errors import FunctionNotFound
 
         try:
             function = self._registry.functions.get(cid)
@@ -240,7 +240,7 @@ class _Compared:
         yield from self._entry(name, self._registry.log.entry(function, creator=uploader), function.created_at)
 
     def _is_due(self, created_at: str) -> bool:
-        from muniment.tlog.fields import time_ms_of
+        from muniment.protocol.log.fields import time_ms_of
 
         try:
             return time_ms_of(created_at, "a time") < self._due_ms

@@ -16,10 +16,10 @@ from muniment.cli.options import chains_option, common_options, registry_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.context import Context
-    from muniment.settings import Settings
-    from muniment.watch.follower import Step
-    from muniment.watch.watcher import Start, Watcher
+    from muniment.operate.watch.follower import Step
+    from muniment.operate.watch.watcher import Start, Watcher
+    from muniment.service.context import Context
+    from muniment.service.running.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def watch(
     import asyncio
 
     from muniment.cli.logs import configure_logs
-    from muniment.maintenance import databases
+    from muniment.operate import databases
 
     options = _Options(once=once, interval_s=interval, as_json=as_json, from_block=from_block, chain_id=chain_id)
     settings = registry_of(config, **flags)
@@ -81,9 +81,9 @@ def watch(
 
 async def _watch(settings: Settings, options: _Options) -> int:
     """The exit status: 1 when no chain is configured, or one was not followed to its head with `once`."""
-    from muniment.app import build_context
-    from muniment.metrics.recorder import open_metrics
-    from muniment.watch.watcher import followed_chains
+    from muniment.operate.watch.watcher import followed_chains
+    from muniment.service.app import build_context
+    from muniment.service.running.metrics.recorder import open_metrics
 
     context = build_context(settings, metrics=open_metrics(settings.data_dir, role="watch"))
     try:
@@ -101,9 +101,9 @@ async def _watch(settings: Settings, options: _Options) -> int:
 async def _follow(context: Context, options: _Options, start: Start | None) -> int:
     import asyncio
 
-    from muniment.app import Timekeeper
-    from muniment.metrics.process import show_gauges
-    from muniment.watch.watcher import Watcher
+    from muniment.operate.watch.watcher import Watcher
+    from muniment.service.app import Timekeeper
+    from muniment.service.running.metrics.process import show_gauges
 
     watcher = Watcher(
         context=context,
@@ -124,7 +124,7 @@ async def _follow(context: Context, options: _Options, start: Start | None) -> i
 
 def _start(options: _Options, followed: Sequence[int]) -> Start | None:
     """The block to read again from. Raises `click.UsageError` when its chain is unclear."""
-    from muniment.watch.watcher import Start
+    from muniment.operate.watch.watcher import Start
 
     if options.from_block is None:
         if options.chain_id is not None:

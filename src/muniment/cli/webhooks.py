@@ -14,10 +14,10 @@ from muniment.cli.options import common_options, in_registry, json_option, requi
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from muniment.context import Context
-    from muniment.settings import Settings
-    from muniment.webhooks.store import Hook
-    from muniment.webhooks.types import Webhook, WebhookId
+    from muniment.service.context import Context
+    from muniment.service.resources.webhooks.store import Hook
+    from muniment.service.resources.webhooks.types import Webhook, WebhookId
+    from muniment.service.running.settings import Settings
 
 
 # The maker of webhooks that are added here, unless --operator names another.
@@ -49,11 +49,11 @@ def add_webhook(
 
     Give it to the receiver, then run `muniment webhooks test`: the receiver gets events after it has answered that.
     """
-    from muniment.auth.operators import check_name
-    from muniment.forms import decode_record
-    from muniment.webhooks import managing
-    from muniment.webhooks.store import Maker
-    from muniment.webhooks.types import NewWebhook
+    from muniment.protocol.forms import decode_record
+    from muniment.service.auth.operators import check_name
+    from muniment.service.resources.webhooks import managing
+    from muniment.service.resources.webhooks.store import Maker
+    from muniment.service.resources.webhooks.types import NewWebhook
 
     filters = take_filters(flags)
     types = {"types": filters.pop("types")} if "types" in filters else {}
@@ -73,7 +73,7 @@ def add_webhook(
 @json_option
 def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print all webhooks, the oldest first."""
-    from muniment.webhooks import managing, store
+    from muniment.service.resources.webhooks import managing, store
 
     async def read(context: Context) -> list[tuple[str, Webhook]]:
         hooks = await store.everything(context.database)
@@ -93,7 +93,7 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
 @click.argument("hook_id", metavar="ID")
 def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
     """Print a webhook, its dead letters and its last attempts, as JSON."""
-    from muniment.webhooks import managing, store
+    from muniment.service.resources.webhooks import managing, store
 
     async def read(context: Context) -> dict[str, object]:
         hook = await managing.get(context, None, _id(hook_id))
@@ -114,7 +114,7 @@ def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @click.argument("hook_id", metavar="ID")
 def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
     """Remove a webhook, its attempts and its dead letters."""
-    from muniment.webhooks import managing
+    from muniment.service.resources.webhooks import managing
 
     with output.errors_on_one_line():
         in_registry(config, flags, lambda context: managing.remove(context, None, _id(hook_id)))
@@ -126,7 +126,7 @@ def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @click.argument("hook_id", metavar="ID")
 def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
     """Resume a webhook that is disabled or waits after failures, from its cursor on."""
-    from muniment.webhooks import managing
+    from muniment.service.resources.webhooks import managing
 
     _change(config, flags, hook_id, managing.resumed)
 
@@ -137,8 +137,8 @@ def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @click.argument("cursor")
 def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: object) -> None:
     """Move the cursor of a webhook to CURSOR, the id of an event: the events after it come next."""
-    from muniment.feed.events import Position
-    from muniment.webhooks import managing
+    from muniment.service.resources.feed.events import Position
+    from muniment.service.resources.webhooks import managing
 
     async def replay(context: Context) -> Webhook:
         position = Position.parse(cursor)
@@ -159,7 +159,7 @@ def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: obje
 @json_option
 def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
     """Print a new secret for a webhook; it is shown only once. The old secret also signs for 24 hours."""
-    from muniment.webhooks import managing
+    from muniment.service.resources.webhooks import managing
 
     async def rotate(context: Context) -> tuple[Webhook, str]:
         changed = managing.change(context, None, _id(hook_id), lambda hook: managing.rotated(context, hook))
@@ -179,8 +179,8 @@ def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags:
 @json_option
 def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
     """Send a challenge to a receiver; exit with status 1 unless it comes back. Then a pending webhook is active."""
-    from muniment.webhooks.challenge import run_test
-    from muniment.webhooks.sending import DELIVERED
+    from muniment.service.resources.webhooks.challenge import run_test
+    from muniment.service.resources.webhooks.sending import DELIVERED
 
     with output.errors_on_one_line():
         result = in_registry(config, flags, lambda context: run_test(context, None, _id(hook_id)))
@@ -192,7 +192,7 @@ def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: o
 
 
 def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: Callable[[Context, Hook], Hook]) -> None:
-    from muniment.webhooks import managing
+    from muniment.service.resources.webhooks import managing
 
     async def change(context: Context) -> Webhook:
         hook = await managing.change(context, None, _id(hook_id), lambda each: edit(context, each))
@@ -205,20 +205,20 @@ def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: C
 
 async def _added(context: Context, changed: Awaitable[Hook]) -> tuple[Webhook, str]:
     """A webhook with new keys, and its secret."""
-    from muniment.webhooks import managing
+    from muniment.service.resources.webhooks import managing
 
     hook = await changed
     return managing.shown(context, hook), managing.secret_text(context, hook)
 
 
 def _id(text: str) -> WebhookId:
-    from muniment.webhooks.types import WebhookId
+    from muniment.service.resources.webhooks.types import WebhookId
 
     return WebhookId.parse(text)
 
 
 def _maker(hook: Hook) -> str:
-    from muniment.evm.address import Address
+    from muniment.protocol.evm.address import Address
 
     return hook.operator or Address.from_raw(hook.owner or b"")
 
@@ -233,7 +233,7 @@ def deliver_events(config: Path | None, **flags: object) -> None:
     import asyncio
 
     from muniment.cli.logs import configure_logs
-    from muniment.webhooks.managing import are_on
+    from muniment.service.resources.webhooks.managing import are_on
 
     settings = secrets_of(config, **flags)
     with output.errors_on_one_line():
@@ -250,10 +250,10 @@ async def _deliver(settings: Settings) -> None:
     import signal
     from contextlib import suppress
 
-    from muniment.app import Timekeeper, build_context
-    from muniment.metrics.process import show_gauges
-    from muniment.metrics.recorder import open_metrics
-    from muniment.webhooks.deliverer import Deliverer
+    from muniment.service.app import Timekeeper, build_context
+    from muniment.service.resources.webhooks.deliverer import Deliverer
+    from muniment.service.running.metrics.process import show_gauges
+    from muniment.service.running.metrics.recorder import open_metrics
 
     context = build_context(settings, metrics=open_metrics(settings.data_dir, role="webhooks"))
     try:

@@ -35,7 +35,7 @@ from muniment.client.signers import AccountSigner as AccountSigner, KeySigner as
 from muniment.client.signing.specs import signer_of as signer_of
 from muniment.client.sync import Registry as Registry
 from muniment.client.writer import Writer as Writer
-from muniment.errors import (
+from muniment.protocol.errors import (
     CursorTooOld as CursorTooOld,
     FunctionNotFound as FunctionNotFound,
     IntentNotFound as IntentNotFound,

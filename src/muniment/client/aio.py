@@ -21,7 +21,7 @@ from muniment.client.profiles import Profiles
 from muniment.client.retrying import Retry
 from muniment.client.tls import tls_context
 from muniment.client.writer import Writer  # async only
-from muniment.tlog.tiles import WIDTH
+from muniment.protocol.log.tiles import WIDTH
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from muniment.client.flows.triggers import SignedTrigger, TriggerDraft
     from muniment.client.signers import Signer
     from muniment.client.steps import Flow
-    from muniment.functions.rules import Manifest
-    from muniment.functions.types import Function
-    from muniment.intents.types import (
+    from muniment.protocol.functions.rules import Manifest
+    from muniment.protocol.functions.types import Function
+    from muniment.protocol.intents.types import (
         AnyIntent,
         AnyNewIntent,
         AnyNewProposal,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         LogLevel,
         Move,
     )
-    from muniment.triggers.types import Preview, RecordedDeactivation, Trigger
-    from muniment.users.types import Profile
+    from muniment.protocol.triggers.types import Preview, RecordedDeactivation, Trigger
+    from muniment.protocol.users.types import Profile
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
-from muniment import errors
 from muniment.client.failures import Forged
-from muniment.errors import Fault, InvalidJson, Refusal
-from muniment.forms import decode_record
-from muniment.json_text import parse_json
+from muniment.protocol import errors
+from muniment.protocol.errors import Fault, InvalidJson, Refusal
+from muniment.protocol.forms import decode_record
+from muniment.protocol.json_text import parse_json
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from muniment.client.failures import NotSignedBy
-from muniment.errors import InvalidSignature
-from muniment.evm.address import Address
-from muniment.evm.hex import HexString
-from muniment.evm.signature import Signature, is_by
-from muniment.intents.hashes import proposal_hash, settlement_digest
-from muniment.intents.types import Intent, NewOperationsProposal, NewProposal
-from muniment.wire import Amount
+from muniment.protocol.errors import InvalidSignature
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import HexString
+from muniment.protocol.evm.signature import Signature, is_by
+from muniment.protocol.intents.hashes import proposal_hash, settlement_digest
+from muniment.protocol.intents.types import Intent, NewOperationsProposal, NewProposal
+from muniment.protocol.wire import Amount
 
 if TYPE_CHECKING:
     from muniment.client.signers import Signer
-    from muniment.intents.types import AnyIntent, AnyNewProposal
+    from muniment.protocol.intents.types import AnyIntent, AnyNewProposal
 
 _MEMBERS: Final = (("intent", "bytes32"), ("solver", "address"), ("deadline", "uint256"))
 _FEES: Final = ("fees", "uint256[]")

@@ -11,27 +11,27 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from muniment.client.failures import Forged
-from muniment.errors import Refusal
-from muniment.evm.signature import is_by
-from muniment.functions.rules import MANIFEST, read_manifest
-from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
-from muniment.intents.types import NewOperationsProposal, NewProposal, Proposal
-from muniment.ipfs.car import read_car
-from muniment.ipfs.cid import BundleCid, Cid
-from muniment.ipfs.dag import open_file
-from muniment.triggers.rules import consent, deactivation_form, end_date_ms
-from muniment.triggers.typed_data import registry_domain
-from muniment.triggers.types import Values
+from muniment.protocol.errors import Refusal
+from muniment.protocol.evm.signature import is_by
+from muniment.protocol.functions.rules import MANIFEST, read_manifest
+from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
+from muniment.protocol.intents.types import NewOperationsProposal, NewProposal, Proposal
+from muniment.protocol.ipfs.car import read_car
+from muniment.protocol.ipfs.cid import BundleCid, Cid
+from muniment.protocol.ipfs.dag import open_file
+from muniment.protocol.triggers.rules import consent, deactivation_form, end_date_ms
+from muniment.protocol.triggers.typed_data import registry_domain
+from muniment.protocol.triggers.types import Values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muniment.evm.address import Address
-    from muniment.evm.signature import Signature
-    from muniment.functions.rules import Manifest
-    from muniment.intents.types import AnyIntent, AnyProposal
-    from muniment.ipfs.block import GetBlock
-    from muniment.triggers.types import DeactivationForm, Trigger
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.functions.rules import Manifest
+    from muniment.protocol.intents.types import AnyIntent, AnyProposal
+    from muniment.protocol.ipfs.block import GetBlock
+    from muniment.protocol.triggers.types import DeactivationForm, Trigger
 
 # A few blocks can be a file of exabytes, in which one of them is repeated. Registries take modules of 16 MiB.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024

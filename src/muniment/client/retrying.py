@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.client.failures import Reply, Unreachable
 from muniment.client.steps import Flow, Send, Sleep
-from muniment.errors import Unavailable
+from muniment.protocol.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

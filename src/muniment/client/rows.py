@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
-from muniment.wire import Record, encode
+from muniment.protocol.wire import Record, encode
 
 
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:

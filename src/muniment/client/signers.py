@@ -9,12 +9,12 @@ from typing import Any, Protocol, Self
 
 from muniment.client.failures import NotSignedBy
 from muniment.client.steps import Flow, SignText, SignTyped
-from muniment.errors import InvalidSignature, InvalidTypedData
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.evm.signature import Signature, address_of_key, is_by, personal_digest, sign
-from muniment.evm.typed_data import Struct, compile_types
-from muniment.evm.words import WORDS, Misfit
+from muniment.protocol.errors import InvalidSignature, InvalidTypedData
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.signature import Signature, address_of_key, is_by, personal_digest, sign
+from muniment.protocol.evm.typed_data import Struct, compile_types
+from muniment.protocol.evm.words import WORDS, Misfit
 
 # The members of a domain in the order of EIP-712, "Definition of domainSeparator".
 _DOMAIN = {

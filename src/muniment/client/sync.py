@@ -16,7 +16,7 @@ from muniment.client.flows.session import checked_url, session_of, without_none
 from muniment.client.profiles import Profiles
 from muniment.client.retrying import Retry
 from muniment.client.tls import tls_context
-from muniment.tlog.tiles import WIDTH
+from muniment.protocol.log.tiles import WIDTH
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from muniment.client.flows.triggers import SignedTrigger, TriggerDraft
     from muniment.client.signers import Signer
     from muniment.client.steps import Flow
-    from muniment.functions.rules import Manifest
-    from muniment.functions.types import Function
-    from muniment.intents.types import (
+    from muniment.protocol.functions.rules import Manifest
+    from muniment.protocol.functions.types import Function
+    from muniment.protocol.intents.types import (
         AnyIntent,
         AnyNewIntent,
         AnyNewProposal,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         LogLevel,
         Move,
     )
-    from muniment.triggers.types import Preview, RecordedDeactivation, Trigger
-    from muniment.users.types import Profile
+    from muniment.protocol.triggers.types import Preview, RecordedDeactivation, Trigger
+    from muniment.protocol.users.types import Profile
 
 T = TypeVar("T")
 

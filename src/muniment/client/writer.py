@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Self
 
 from muniment.client.flows import intents
 from muniment.client.steps import Flow
-from muniment.intents.hashes import intent_hash
+from muniment.protocol.intents.hashes import intent_hash
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from muniment.client.drivers import Awaiting
     from muniment.client.flows.session import Session
-    from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
+    from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
 
 Write = Callable[[], Flow[object]]
 

@@ -11,6 +11,6 @@ from contextlib import suppress
 _NEVER_NS = 10**18
 
 with suppress(ImportError):  # an interpreter without Muniment, or with one that has no such levels
-    from muniment.limits import overload
+    from muniment.service.running.limits import overload
 
     overload.LEVELS_NS = (_NEVER_NS,) * len(overload.LEVELS_NS)

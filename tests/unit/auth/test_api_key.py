@@ -8,10 +8,10 @@ import hmac
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.auth.api_keys import api_key, read_api_key
-from muniment.auth.secrets import Secret, ring_of
-from muniment.errors import InvalidApiKey
-from muniment.evm.address import Address
+from muniment.protocol.errors import InvalidApiKey
+from muniment.protocol.evm.address import Address
+from muniment.service.auth.api_keys import api_key, read_api_key
+from muniment.service.auth.secrets import Secret, ring_of
 
 RING = ring_of((b"\x0a" * 32, b"\x0b" * 32))
 OTHER_RING = ring_of((b"\x0c" * 32,))

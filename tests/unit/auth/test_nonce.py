@@ -9,13 +9,13 @@ import pytest
 
 from builders import Wallet
 from conftest import Clock
-from muniment.auth import nonces
-from muniment.auth.nonces import WINDOW_MS, issue_nonce, signed_nonce, use_nonce
-from muniment.auth.secrets import ring_of
-from muniment.auth.slots import SLOTS
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature, recover
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature, recover
+from muniment.service.auth import nonces
+from muniment.service.auth.nonces import WINDOW_MS, issue_nonce, signed_nonce, use_nonce
+from muniment.service.auth.secrets import ring_of
+from muniment.service.auth.slots import SLOTS
+from muniment.service.context import Context
 
 OWNER = Wallet(51)
 ADDRESS = Address.parse(OWNER.address)

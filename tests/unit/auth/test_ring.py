@@ -8,8 +8,8 @@ import hmac
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.auth.secrets import RING_SIZE_MAX, Secret, parse_secrets, ring_of
-from muniment.settings import SettingError
+from muniment.service.auth.secrets import RING_SIZE_MAX, Secret, parse_secrets, ring_of
+from muniment.service.running.settings import SettingError
 
 A, B = b"\x0a" * 32, b"\x0b" * 32
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from muniment.auth.secrets import RING_SIZE_MAX, RingFile, Secret
-from muniment.settings import SettingError
+from muniment.service.auth.secrets import RING_SIZE_MAX, RingFile, Secret
+from muniment.service.running.settings import SettingError
 
 AT_ONCE = 4
 
 
 def in_processes(program: str, data_dir: Path) -> list[str]:
     """The output of `AT_ONCE` processes that run `program` at the same moment, told to go by closing their input."""
-    source = f"import sys; from pathlib import Path; from muniment.auth.secrets import RingFile\n{program}"
+    source = f"import sys; from pathlib import Path; from muniment.service.auth.secrets import RingFile\n{program}"
     started = [
         subprocess.Popen(
             [sys.executable, "-c", source, str(data_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

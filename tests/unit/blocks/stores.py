@@ -13,11 +13,11 @@ from typing import Any, LiteralString
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from muniment.blocks.files import FileBlockStore
-from muniment.blocks.store import BlockStore
-from muniment.blocks.table import TableBlockStore
-from muniment.storage import open_database
-from muniment.storage.database import Database
+from muniment.service.blocks.files import FileBlockStore
+from muniment.service.blocks.store import BlockStore
+from muniment.service.blocks.table import TableBlockStore
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
 
 FILES = ("unnamed files", "renamed files")
 TABLES = ("table on SQLite", "table on PostgreSQL")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from muniment.blocks.files import FileBlockStore
-from muniment.errors import Integrity
-from muniment.ipfs.block import Block, block_of
+from muniment.protocol.errors import Integrity
+from muniment.protocol.ipfs.block import Block, block_of
+from muniment.service.blocks.files import FileBlockStore
 
 HELLO = block_of(b"hello")
 MANY = [block_of(number.to_bytes(4, "big") * 500) for number in range(40)]
@@ -74,8 +74,8 @@ def test_other_files_than_blocks_are_skipped(store: FileBlockStore) -> None:
 PUT = """
 import sys
 from pathlib import Path
-from muniment.blocks.files import FileBlockStore
-from muniment.ipfs.block import block_of
+from muniment.service.blocks.files import FileBlockStore
+from muniment.protocol.ipfs.block import block_of
 store = FileBlockStore(Path(sys.argv[1]))
 store._links_unnamed = sys.argv[2] == "True"
 for _ in range(3):

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from muniment.blocks.files import FileBlockStore
-from muniment.errors import StorageUnavailable
-from muniment.ipfs.block import block_of
+from muniment.protocol.errors import StorageUnavailable
+from muniment.protocol.ipfs.block import block_of
+from muniment.service.blocks.files import FileBlockStore
 
 HELLO, WORLD = block_of(b"hello"), block_of(b"world")
 
@@ -156,9 +156,9 @@ def test_a_file_system_without_unnamed_files_is_served_by_renaming(
 FILL = """
 import resource, sys
 from pathlib import Path
-from muniment.blocks.files import FileBlockStore
-from muniment.errors import StorageUnavailable
-from muniment.ipfs.block import block_of
+from muniment.service.blocks.files import FileBlockStore
+from muniment.protocol.errors import StorageUnavailable
+from muniment.protocol.ipfs.block import block_of
 store = FileBlockStore(Path(sys.argv[1]))
 store._links_unnamed = sys.argv[2] == "True"
 large = block_of(bytes(300_000))
@@ -188,8 +188,8 @@ def test_a_real_limit_on_files_is_refused_and_later_all_is_well(store: FileBlock
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from muniment.blocks.files import FileBlockStore
-from muniment.ipfs.block import block_of
+from muniment.service.blocks.files import FileBlockStore
+from muniment.protocol.ipfs.block import block_of
 store = FileBlockStore(Path(sys.argv[1]))
 store._links_unnamed = sys.argv[2] == "True"
 spool = store.open_spool()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from stores import FILES, TABLES, Kept, opened
 
-from muniment.blocks.disk import SPOOL_MEMORY_MAX
-from muniment.blocks.store import BlockStore
-from muniment.errors import ContentNotFound, Integrity
-from muniment.ipfs.block import BLOCK_SIZE_MAX, Block, block_of
+from muniment.protocol.errors import ContentNotFound, Integrity
+from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, Block, block_of
+from muniment.service.blocks.disk import SPOOL_MEMORY_MAX
+from muniment.service.blocks.store import BlockStore
 
 HELLO = block_of(b"hello")
 EMPTY = block_of(b"")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from stores import TABLES, Table, opened_table
 
-from muniment.blocks import table as table_module
-from muniment.blocks.disk import SPOOL_MEMORY_MAX
-from muniment.blocks.store import BlockStore
-from muniment.blocks.table import BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, TableBlockStore
-from muniment.errors import DatabaseUnavailable, DeadlineExceeded, StorageUnavailable
-from muniment.ipfs.block import BLOCK_SIZE_MAX, block_of
+from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded, StorageUnavailable
+from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, block_of
+from muniment.service.blocks import table as table_module
+from muniment.service.blocks.disk import SPOOL_MEMORY_MAX
+from muniment.service.blocks.store import BlockStore
+from muniment.service.blocks.table import BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, TableBlockStore
 
 HELLO = block_of(b"hello")
 USES: dict[str, Callable[[BlockStore], object]] = {

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from muniment.app import build_context
-from muniment.blocks import open_blocks
-from muniment.blocks.files import FileBlockStore
-from muniment.blocks.store import BlockStore
-from muniment.blocks.table import TableBlockStore
-from muniment.settings import Settings
+from muniment.service.app import build_context
+from muniment.service.blocks import open_blocks
+from muniment.service.blocks.files import FileBlockStore
+from muniment.service.blocks.store import BlockStore
+from muniment.service.blocks.table import TableBlockStore
+from muniment.service.running.settings import Settings
 
 SQLITE, POSTGRES = "sqlite:///muniment.db", "postgresql://muniment:hidden@db/muniment"
 DATABASE = cast("Any", None)  # it is not asked

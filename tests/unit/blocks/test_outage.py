@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from muniment.blocks import outage
-from muniment.blocks.outage import Outage
-from muniment.errors import ContentNotFound, StorageUnavailable
+from muniment.protocol.errors import ContentNotFound, StorageUnavailable
+from muniment.service.blocks import outage
+from muniment.service.blocks.outage import Outage
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muniment.blocks.s3 import S3BlockStore
-from muniment.errors import StorageUnavailable
+from muniment.protocol.errors import StorageUnavailable
+from muniment.service.blocks.s3 import S3BlockStore
 from s3_server import environment
 
 

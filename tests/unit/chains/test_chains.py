@@ -8,7 +8,7 @@ import pytest
 
 from muniment.chains.catalogue import CATALOGUE, MULTICALL3, NATIVE, Chain, load_chains
 from muniment.chains.reading import _READER
-from muniment.evm.address import Address
+from muniment.protocol.evm.address import Address
 
 CONTRACTS = Path(__file__).parents[2] / "contracts"
 FEED = "0x71041dddad3595F9CEd3DcCFBe3D1F4b0a16Bb70"

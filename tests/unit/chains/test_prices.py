@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 
 from muniment.chains.prices import PRICE_MAX, Coin, PriceJson, StaticPrices, price_json, price_of_round, prices
 from muniment.chains.reading import FeedRound
-from muniment.evm.address import Address
-from muniment.wire import Record, encode
+from muniment.protocol.evm.address import Address
+from muniment.protocol.wire import Record, encode
 
 USDC = Address.parse("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 DAI = Address.parse("0x6B175474E89094C44Da98b954EedeAC495271d0F")

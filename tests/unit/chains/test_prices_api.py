@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 
 from muniment.chains.catalogue import NATIVE
 from muniment.chains.prices import PriceApi, prices
-from muniment.evm.address import Address
 from muniment.outgoing import Outgoing
+from muniment.protocol.evm.address import Address
 
 USDC = Address.parse("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 COIN = (1, USDC)

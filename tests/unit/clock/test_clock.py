@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from conftest import NOW_MS
-from muniment.clock import STEADY_MS, Clock
-from muniment.errors import ClockInDoubt
+from muniment.protocol.errors import ClockInDoubt
+from muniment.service.running.clock import STEADY_MS, Clock
 
 HOUR_MS = 3_600_000
 

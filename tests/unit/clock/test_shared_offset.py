@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from muniment.clock import FRESH_MS, SharedOffset
+from muniment.service.running.clock import FRESH_MS, SharedOffset
 
 NOW_MS = 5_000_000
 OFFSET_MS = 1_795_204_080_123

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.clock import APART_MS_MAX, Steadiness
+from muniment.service.running.clock import APART_MS_MAX, Steadiness
 
 STEADY_MS = 300_000
 HOUR_MS = 3_600_000

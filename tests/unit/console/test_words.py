@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.console.reading import milliseconds_of
-from muniment.console.words import schedule_in_words
+from muniment.service.console.reading import milliseconds_of
+from muniment.service.console.words import schedule_in_words
 
 
 @pytest.mark.parametrize(

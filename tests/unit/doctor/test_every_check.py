@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from muniment.maintenance.doctor.examination import CHECKS
+from muniment.operate.doctor.examination import CHECKS
 
 ROOT = Path(__file__).parents[3]
-DOCTOR = ROOT / "src" / "muniment" / "maintenance" / "doctor"
+DOCTOR = ROOT / "src" / "muniment" / "operate" / "doctor"
 # A check of several parts names each finding itself; these names end with a number or a name.
 NUMBERED = {"chain", "replica", "witness"}
 

@@ -10,11 +10,11 @@ import pytest
 
 from breaking import breaks
 from mounts import mounted, needs_mounts
-from muniment.auth.secrets import RingFile
-from muniment.maintenance.doctor import machine
-from muniment.maintenance.doctor.findings import Examined, Level
-from muniment.settings import Settings
-from muniment.storage import open_database
+from muniment.operate.doctor import machine
+from muniment.operate.doctor.findings import Examined, Level
+from muniment.service.auth.secrets import RingFile
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from cryptography.x509.oid import NameOID
 
 from breaking import breaks
 from local_server import LocalServer
-from muniment.maintenance.doctor.findings import Examined, Finding
-from muniment.maintenance.doctor.front import check_service
-from muniment.maintenance.http_request import Answer, ask, detail_of, ping
-from muniment.settings import Settings
+from muniment.operate.doctor.findings import Examined, Finding
+from muniment.operate.doctor.front import check_service
+from muniment.operate.http_request import Answer, ask, detail_of, ping
+from muniment.service.running.settings import Settings
 
 NOW_S = 1_795_204_080
 GOOD = {"/readyz": 200, "/metrics": 404, "/functions": 401}

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor.findings import Examined, Level
-from muniment.maintenance.doctor.log import check_log, judge_log
-from muniment.settings import Settings
-from muniment.storage import open_database
-from muniment.tlog.sequencing.store import Epoch
+from muniment.operate.doctor.findings import Examined, Level
+from muniment.operate.doctor.log import check_log, judge_log
+from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
 
 NOW_MS = 1_795_204_080_000
 EPOCH = Epoch(

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor import machine
-from muniment.maintenance.doctor.findings import Examined, Level, ok, status_of, warn
-from muniment.settings import Settings
+from muniment.operate.doctor import machine
+from muniment.operate.doctor.findings import Examined, Level, ok, status_of, warn
+from muniment.service.running.settings import Settings
 
 GIB = 2**30
 HERE = Examined(Settings())

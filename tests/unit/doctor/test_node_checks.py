@@ -8,13 +8,13 @@ import pytest
 
 from breaking import breaks
 from muniment.chains.catalogue import Chain
-from muniment.context import Context
-from muniment.evm.address import Address
-from muniment.maintenance.check_chains import Report
-from muniment.maintenance.doctor.findings import Examined, Level
-from muniment.maintenance.doctor.nodes import check_chains, judge_chain, judge_watcher
-from muniment.settings import Settings
-from muniment.storage.database import Transaction
+from muniment.operate.check_chains import Report
+from muniment.operate.doctor.findings import Examined, Level
+from muniment.operate.doctor.nodes import check_chains, judge_chain, judge_watcher
+from muniment.protocol.evm.address import Address
+from muniment.service.context import Context
+from muniment.service.running.settings import Settings
+from muniment.service.storage.database import Transaction
 
 CHAIN = Chain(8453, "Base", rpc_urls=("https://one.example/KEY", "https://two.example"))
 
@@ -42,7 +42,7 @@ async def test_a_watcher_waits_for_the_confirmations_of_its_chain_and_leaves_for
     async def reports(*_: object, **__: object) -> list[Report]:
         return [Report(CHAIN, 1, block=1_000)]
 
-    monkeypatch.setattr("muniment.maintenance.doctor.nodes.check_urls", reports)
+    monkeypatch.setattr("muniment.operate.doctor.nodes.check_urls", reports)
     file = tmp_path / "chains.toml"
     file.write_text(
         '[[chains]]\nid = 8453\nrpc_urls = ["https://one.example"]\nconfirmations = 400\n'

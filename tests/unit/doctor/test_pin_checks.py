@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from breaking import breaks
-from muniment.context import Context
-from muniment.maintenance.doctor.findings import Examined, Level
-from muniment.maintenance.doctor.nodes import check_ipfs_node, check_pins, judge_pins, judge_unused
-from muniment.pins.queue import Backlog
+from muniment.operate.doctor.findings import Examined, Level
+from muniment.operate.doctor.nodes import check_ipfs_node, check_pins, judge_pins, judge_unused
+from muniment.service.context import Context
+from muniment.service.pins.queue import Backlog
 from pin_node import pin_node
 
 NOW_MS = 1_800_000_000_000

@@ -13,18 +13,18 @@ import asyncpg
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor.database import (
+from muniment.operate.doctor.database import (
     check_clock,
     check_migrations,
     check_replicas,
     check_server,
     judge_server,
 )
-from muniment.maintenance.doctor.findings import Examined, Finding, Level
-from muniment.settings import Settings
-from muniment.storage import open_database
-from muniment.storage.database import Database
-from muniment.storage.postgres.admin.inspection import state_of
+from muniment.operate.doctor.findings import Examined, Finding, Level
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
+from muniment.service.storage.postgres.admin.inspection import state_of
 from postgres import Cluster
 from rewriting_proxy import rewriting_proxy
 

@@ -10,15 +10,15 @@ import pytest
 
 from breaking import breaks
 from conftest import Clock
-from muniment.context import Context
-from muniment.maintenance.doctor.examination import CHECKS
-from muniment.maintenance.doctor.findings import Examined, Finding, Level
-from muniment.maintenance.doctor.log import check_witnesses
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.keys import keys_of_log
-from muniment.tlog.notes import sign_note
-from muniment.tlog.sequencing.integrator import Integrator
+from muniment.operate.doctor.examination import CHECKS
+from muniment.operate.doctor.findings import Examined, Finding, Level
+from muniment.operate.doctor.log import check_witnesses
+from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.log.notes import sign_note
+from muniment.service.context import Context
+from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.running.settings import Settings
 from witness_site import WitnessSite, sites, write_policy
 
 KEYS = keys_of_log("registry.example/log/1", bytes(32))

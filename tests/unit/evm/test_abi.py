@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.evm.abi import ADDRESS, BYTES, BYTES32, UINT8, UINT256, ListOf, TupleOf, Type, Uint, decode
-from muniment.evm.address import Address
+from muniment.protocol.evm.abi import ADDRESS, BYTES, BYTES32, UINT8, UINT256, ListOf, TupleOf, Type, Uint, decode
+from muniment.protocol.evm.address import Address
 from settler import encode_values
 
 

@@ -2,8 +2,8 @@ import pytest
 from eth_utils.address import to_checksum_address
 from hypothesis import given, strategies as st
 
-from muniment.errors import InvalidAddress
-from muniment.evm.address import Address
+from muniment.protocol.errors import InvalidAddress
+from muniment.protocol.evm.address import Address
 
 # The examples of EIP-55.
 EIP55 = [

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings, strategies as st
 
 import curve
 from curve import ORDER, POINT, P
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.evm.signature import Signature, address_of_key, is_by, recover, sign
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.signature import Signature, address_of_key, is_by, recover, sign
 
 HALF = ORDER // 2
 EDGES = [0, 1, 2, HALF, HALF + 1, ORDER - 1, ORDER, ORDER + 1, P, 2**256 - 1]

@@ -1,9 +1,9 @@
 import pytest
 
 from muniment.chains.catalogue import CATALOGUE
-from muniment.errors import InvalidHex
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import HexString
+from muniment.protocol.errors import InvalidHex
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import HexString
 
 
 @pytest.mark.parametrize(("text", "raw"), [("0x", b""), ("0xAbCd", b"\xab\xcd"), ("0x00", b"\x00")])

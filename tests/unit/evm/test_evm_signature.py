@@ -6,9 +6,9 @@ from hypothesis import given, settings, strategies as st
 
 from curve import ORDER
 from eth_signing import Account, encode_defunct
-from muniment.errors import Invalid, InvalidSignature
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature, address_of_key, is_by, personal_digest, recover, sign
+from muniment.protocol.errors import Invalid, InvalidSignature
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature, address_of_key, is_by, personal_digest, recover, sign
 
 digests = st.binary(min_size=32, max_size=32)
 keys = st.integers(1, ORDER - 1).map(lambda number: number.to_bytes(32, "big"))

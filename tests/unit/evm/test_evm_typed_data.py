@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 from typed_data_strategies import typed_data
 
 from eth_signing import encode_typed_data
-from muniment.errors import InvalidTypedData, Refusal
-from muniment.evm.struct_types import NODES_MAX
-from muniment.evm.typed_data import Domain, compile_types, digest
+from muniment.protocol.errors import InvalidTypedData, Refusal
+from muniment.protocol.evm.struct_types import NODES_MAX
+from muniment.protocol.evm.typed_data import Domain, compile_types, digest
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -6,10 +6,10 @@ import pytest
 from evm_vectors import cases
 
 from counted_calls import calls_within
-from muniment.errors import Refusal, SignatureMismatch
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature, recover
-from muniment.evm.typed_data import Domain, compile_types, digest
+from muniment.protocol.errors import Refusal, SignatureMismatch
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature, recover
+from muniment.protocol.evm.typed_data import Domain, compile_types, digest
 
 DOMAIN = Domain(name="Mimic Protocol - Registry", version="1")
 # Generous for the slowest machine; the vectors that hang other verifiers take seconds there.

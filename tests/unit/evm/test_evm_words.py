@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from typed_data_strategies import texts
 
-from muniment.evm.words import SAFE_INTEGER_MAX, WORDS, Misfit
+from muniment.protocol.evm.words import SAFE_INTEGER_MAX, WORDS, Misfit
 
 
 @pytest.mark.parametrize(

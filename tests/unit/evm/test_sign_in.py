@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.evm.sign_in import domain_of, read_sign_in, write_sign_in
+from muniment.protocol.evm.sign_in import domain_of, read_sign_in, write_sign_in
 
 ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 LINES = {

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from muniment.evm.words import SAFE_INTEGER_MAX, WORDS
+from muniment.protocol.evm.words import SAFE_INTEGER_MAX, WORDS
 
 identifiers = st.from_regex(r"[A-Za-z_$][A-Za-z0-9_$]{0,8}", fullmatch=True)
 # What UTF-8 can carry, without U+0000.

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from muniment.feed.waiting import FairLock
+from muniment.service.resources.feed.waiting import FairLock
 
 
 class Crowd:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from delivering import ENGINES, Registry, delivering_at
-from muniment.maintenance.verify import check_events
+from muniment.operate.verify import check_events
 
 
 @pytest.fixture(params=ENGINES)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from muniment.feed.events import Event, Kind, Source
-from muniment.feed.filters import EventFilter
-from muniment.feed.hub import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
-from muniment.feed.reading import Slice
-from muniment.feed.waiting import Waiter, Waiters
+from muniment.service.resources.feed.events import Event, Kind, Source
+from muniment.service.resources.feed.filters import EventFilter
+from muniment.service.resources.feed.hub import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
+from muniment.service.resources.feed.reading import Slice
+from muniment.service.resources.feed.waiting import Waiter, Waiters
 
 CHANCE = random.Random(7)
 SOURCE = Source("muniment", 1, 0)

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from muniment.errors import StorageUnavailable
-from muniment.functions.content import READS_CONCURRENT_MAX, READS_WAITING_MAX, BlockReads
+from muniment.protocol.errors import StorageUnavailable
+from muniment.service.resources.functions.content import READS_CONCURRENT_MAX, READS_WAITING_MAX, BlockReads
 
 
 async def test_reads_that_hang_hold_up_no_other_thread_and_at_most_half_of_the_requests() -> None:

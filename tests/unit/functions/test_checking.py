@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from muniment.errors import InvalidWasm, TooManyUploads
-from muniment.evm.address import Address
-from muniment.functions.checking import Checks
+from muniment.protocol.errors import InvalidWasm, TooManyUploads
+from muniment.protocol.evm.address import Address
+from muniment.service.resources.functions.checking import Checks
 
 FIRST, SECOND, THIRD = (Address.from_raw(bytes((number,)) * 20) for number in (1, 2, 3))
 

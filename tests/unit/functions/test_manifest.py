@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from muniment.errors import InvalidManifest
-from muniment.functions.rules import read_manifest
-from muniment.wire import SemVer
+from muniment.protocol.errors import InvalidManifest
+from muniment.protocol.functions.rules import read_manifest
+from muniment.protocol.wire import SemVer
 
 BUNDLES = Path(__file__).parents[2] / "vectors" / "bundles"
 GOOD: dict[str, Any] = {"version": "1.0.0", "name": "Hello", "description": "Logs one line", "inputs": {}}

@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 
 from counted_calls import calls_within
 from cpu_time import cpu_within
-from muniment.errors import InvalidWasm
-from muniment.functions import wasm
-from muniment.functions.wasm import check_wasm
+from muniment.protocol.errors import InvalidWasm
+from muniment.protocol.functions import wasm
+from muniment.protocol.functions.wasm import check_wasm
 
 BUNDLES = Path(__file__).parents[2] / "vectors" / "bundles"
 SAMPLES = {path.parent.name: path.read_bytes() for path in sorted(BUNDLES.glob("*/function.wasm"))}

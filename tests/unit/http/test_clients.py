@@ -9,13 +9,13 @@ from ipaddress import ip_network
 import pytest
 
 from limitless import unlimited
-from muniment.http.admission import ClientAddresses
-from muniment.http.envelope import Envelope
-from muniment.http.operation import operation
-from muniment.http.request import NO_BODY, ClientGone, Limits, Request
-from muniment.http.routing import Router
-from muniment.limits.costs import READ, Shed
-from muniment.metrics.recorder import Metrics
+from muniment.service.http.admission import ClientAddresses
+from muniment.service.http.envelope import Envelope
+from muniment.service.http.operation import operation
+from muniment.service.http.request import NO_BODY, ClientGone, Limits, Request
+from muniment.service.http.routing import Router
+from muniment.service.running.limits.costs import READ, Shed
+from muniment.service.running.metrics.recorder import Metrics
 
 PROXIES = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
 

@@ -9,8 +9,8 @@ from urllib.parse import urljoin
 
 import pytest
 
-from muniment.http.html.frame import Assets, Page, framed, plain, root_from
-from muniment.http.html.markup import html
+from muniment.service.http.html.frame import Assets, Page, framed, plain, root_from
+from muniment.service.http.html.markup import html
 
 ASSETS = Assets("console/assets/abc", "release", ("frame.css",), {"a.js": ("b.js", "c/d.js"), "frame.js": ()})
 PAGE = Page("A <title>", html("<h1>Body</h1>"), "triggers", "../triggers", ("a.js",))

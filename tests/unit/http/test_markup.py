@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.http.html import markup
-from muniment.http.html.markup import NOTHING, Html, html, strange, style_element
+from muniment.service.http.html import markup
+from muniment.service.http.html.markup import NOTHING, Html, html, strange, style_element
 
 HOSTILE = ["<script>alert(1)</script>", '"><b x="', "'", "&amp;", "</title>", "{}", "%s"]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from forms import BOUNDARY, END, FORM, headed, part
-from muniment.errors import BodyTooLarge, InvalidUpload, Refusal, UnsupportedMediaType
-from muniment.http.request import ClientGone, Limits, Request
-from muniment.http.uploads import FRAMING_BYTES_MAX, HEADER_BYTES_MAX, FileDue, receive_files
+from muniment.protocol.errors import BodyTooLarge, InvalidUpload, Refusal, UnsupportedMediaType
+from muniment.service.http.request import ClientGone, Limits, Request
+from muniment.service.http.uploads import FRAMING_BYTES_MAX, HEADER_BYTES_MAX, FileDue, receive_files
 
 MANIFEST, WASM = b'{"a":\r\n1}', b"\0asm\r\n--\r\n----form-7MA\r\r\n"
 SIZE_MAX = 2_000

@@ -13,14 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muniment.errors import Refusal
-from muniment.intents import recording, rules
-from muniment.intents.importing import Import
-from muniment.intents.lifecycle import Moment
-from muniment.intents.types import NewIntent, NewLog
-from muniment.storage import open_database
-from muniment.storage.database import Database
-from muniment.wire import decode_text
+from muniment.protocol.errors import Refusal
+from muniment.protocol.intents import rules
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.protocol.intents.types import NewIntent, NewLog
+from muniment.protocol.wire import decode_text
+from muniment.service.resources.intents import recording
+from muniment.service.resources.intents.importing import Import
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
 from operator_client import IntentDraft, log
 
 NOW_MS = 1_795_204_080_123

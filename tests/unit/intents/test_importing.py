@@ -11,11 +11,13 @@ import pytest
 
 from intent_lines import joined, line, log, proposal
 from muniment.chains.catalogue import CATALOGUE
-from muniment.context import Context
-from muniment.errors import DatabaseUnavailable, Refusal
-from muniment.intents import exporting, importing, recording
-from muniment.intents.exporting import Exported
-from muniment.intents.importing import (
+from muniment.protocol.errors import DatabaseUnavailable, Refusal
+from muniment.protocol.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
+from muniment.protocol.wire import encode
+from muniment.service.context import Context
+from muniment.service.resources.intents import exporting, importing, recording
+from muniment.service.resources.intents.exporting import Exported
+from muniment.service.resources.intents.importing import (
     LINE_BYTES_MAX,
     LINES_PER_BATCH,
     Import,
@@ -26,9 +28,7 @@ from muniment.intents.importing import (
     in_batches,
     read_lines,
 )  # fmt: skip
-from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
-from muniment.storage.database import Transaction
-from muniment.wire import encode
+from muniment.service.storage.database import Transaction
 
 pytestmark = pytest.mark.spoils_events("rows are removed between two imports")
 SOURCE = "sha256:" + "ab" * 32

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from builders import Wallet
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import Bytes32, HexString
-from muniment.evm.signature import Signature, recover, sign
-from muniment.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
-from muniment.intents.types import ConfigSig, Hashed, NewProposal
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import Bytes32, HexString
+from muniment.protocol.evm.signature import Signature, recover, sign
+from muniment.protocol.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
+from muniment.protocol.intents.types import ConfigSig, Hashed, NewProposal
 from settler import read
 
 VECTORS = Path(__file__).parents[2] / "vectors/evm"

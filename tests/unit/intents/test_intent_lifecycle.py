@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.errors import InvalidIntent, StatusConflict
-from muniment.intents.lifecycle import (
+from muniment.protocol.errors import InvalidIntent, StatusConflict
+from muniment.protocol.intents.lifecycle import (
     INTENT_MOVES,
     PROPOSAL_MOVES,
     Diagram,

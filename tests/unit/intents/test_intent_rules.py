@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 from builders import Wallet
 from muniment.chains.catalogue import CATALOGUE
-from muniment.errors import HashMismatch, InvalidIntent
-from muniment.evm.address import Address
-from muniment.evm.hex import Bytes32
-from muniment.evm.signature import sign
-from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest
-from muniment.intents.rules import (
+from muniment.protocol.errors import HashMismatch, InvalidIntent
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.evm.signature import sign
+from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest
+from muniment.protocol.intents.rules import (
     HEAD_BYTES_MAX,
     PROPOSAL_BYTES_MAX,
     CheckedIntent,
@@ -26,8 +26,8 @@ from muniment.intents.rules import (
     check_proposal,
     timeless,
 )
-from muniment.intents.types import Hashed, NewIntent, NewLog, NewProposal
-from muniment.wire import encode, iso_time
+from muniment.protocol.intents.types import Hashed, NewIntent, NewLog, NewProposal
+from muniment.protocol.wire import encode, iso_time
 from settler import read
 
 VECTORS = Path(__file__).parents[2] / "vectors/evm"

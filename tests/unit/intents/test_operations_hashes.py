@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import Bytes32
-from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.types import HashedOperations, NewOperationsProposal, TriggerSig
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.hashes import intent_hash, proposal_hash
+from muniment.protocol.intents.types import HashedOperations, NewOperationsProposal, TriggerSig
 from settler import encode_values, read
 
 VECTORS = Path(__file__).parents[2] / "vectors/evm"

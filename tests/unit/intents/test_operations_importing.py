@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from test_importing import NOW_MS, World
 
-from muniment.context import Context
-from muniment.storage.database import Transaction
+from muniment.service.context import Context
+from muniment.service.storage.database import Transaction
 from operator_client import (
     FAR_DEADLINE,
     IntentDraft,

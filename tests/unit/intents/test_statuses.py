@@ -10,11 +10,12 @@ from typing import Any, get_args
 
 import pytest
 
-from muniment.intents import lifecycle, store
-from muniment.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
-from muniment.intents.operator_routes import move_intent
-from muniment.intents.types import IntentStatus, ProposalStatus
-from muniment.watch import reading
+from muniment.operate.watch import reading
+from muniment.protocol.intents import lifecycle
+from muniment.protocol.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
+from muniment.protocol.intents.types import IntentStatus, ProposalStatus
+from muniment.service.resources.intents import store
+from muniment.service.resources.intents.operator_routes import move_intent
 
 RELAYING = (Path(__file__).parents[3] / "docs" / "relaying.md").read_text()
 LIFE = RELAYING.partition("\n## The life of an intent\n")[2].partition("\n## ")[0]
@@ -33,7 +34,9 @@ def words(text: str) -> list[str]:
 
 def migrations(engine: str) -> str:
     """Every migration of an engine, in one text without line ends."""
-    scripts = sorted((files("muniment.storage") / "migrations" / engine).iterdir(), key=lambda script: script.name)
+    scripts = sorted(
+        (files("muniment.service.storage") / "migrations" / engine).iterdir(), key=lambda script: script.name
+    )
     return " ".join(" ".join(script.read_text() for script in scripts).split())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from muniment.ipfs.unixfs import Import, Profile, import_files
+from muniment.protocol.ipfs.unixfs import Import, Profile, import_files
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 INDEX = json.loads((VECTORS / "ipfs" / "index.json").read_bytes())

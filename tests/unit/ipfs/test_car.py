@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 from ipfs_vectors import CASES, PROFILES, VECTORS, input_bytes, stored
 
-from muniment.errors import Integrity
-from muniment.ipfs.block import BLOCK_SIZE_MAX, block_of
-from muniment.ipfs.car import ROOTS_MAX, car_header, car_section, read_car
-from muniment.ipfs.cid import DAG_PB, RAW, SHA2_256, CidParts, decode_cid
-from muniment.ipfs.dag import walk
+from muniment.protocol.errors import Integrity
+from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, block_of
+from muniment.protocol.ipfs.car import ROOTS_MAX, car_header, car_section, read_car
+from muniment.protocol.ipfs.cid import DAG_PB, RAW, SHA2_256, CidParts, decode_cid
+from muniment.protocol.ipfs.dag import walk
 
 CARS = [(case, profile) for case in CASES.values() for profile in case.get("cars", {})]
 SOUND = (VECTORS / "ipfs" / "minimal.a.car").read_bytes()

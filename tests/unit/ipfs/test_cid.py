@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from ipfs_vectors import CID_TEXTS
 
 from counted_calls import calls_within
-from muniment.errors import InvalidCid
-from muniment.ipfs.cid import DAG_PB, IDENTITY, RAW, BundleCid, Cid, CidParts, cid_v0, cid_v1, decode_cid
+from muniment.protocol.errors import InvalidCid
+from muniment.protocol.ipfs.cid import DAG_PB, IDENTITY, RAW, BundleCid, Cid, CidParts, cid_v0, cid_v1, decode_cid
 
 # What the vectors leave to us: other bases and letter cases are refused, other hashes only by the allow-list.
 WELL_FORMED_ONLY = {"v1-truncated-digest", "v1-sha512-len", "v1-identity-empty", "v1-dagcbor"}

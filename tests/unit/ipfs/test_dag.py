@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from ipfs_vectors import PROFILES, stored
 
-from muniment.errors import ContentNotFound, Integrity, InvalidParameter
-from muniment.ipfs.block import block_of
-from muniment.ipfs.cid import DAG_PB, RAW, SHA2_256, CidParts, decode_cid
-from muniment.ipfs.dag import DEPTH_MAX, EntityBytes, Scope, open_file, resolve, walk
-from muniment.ipfs.dag_pb import Link, encode_node
-from muniment.ipfs.unixfs import UNIXFS_V0_2015, Profile, encode_file_data
+from muniment.protocol.errors import ContentNotFound, Integrity, InvalidParameter
+from muniment.protocol.ipfs.block import block_of
+from muniment.protocol.ipfs.cid import DAG_PB, RAW, SHA2_256, CidParts, decode_cid
+from muniment.protocol.ipfs.dag import DEPTH_MAX, EntityBytes, Scope, open_file, resolve, walk
+from muniment.protocol.ipfs.dag_pb import Link, encode_node
+from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, Profile, encode_file_data
 
 Get = Callable[[bytes], bytes]
 profiles = st.builds(

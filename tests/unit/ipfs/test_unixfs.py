@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 from ipfs_vectors import PROFILES, stored
 
-from muniment.errors import Integrity
-from muniment.ipfs.dag_pb import Link, decode_node, encode_node
-from muniment.ipfs.unixfs import (
+from muniment.protocol.errors import Integrity
+from muniment.protocol.ipfs.dag_pb import Link, decode_node, encode_node
+from muniment.protocol.ipfs.unixfs import (
     UNIXFS_V0_2015,
     Import,
     Kind,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ipfs_vectors import CASES, GOLDENS, PROFILES, VECTORS, chacha20_stream, input_bytes, stored
 
-from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Root, directory, import_file
+from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Root, directory, import_file
 
 OFFICIAL = {"a": UNIXFS_V0_2015, "c": UNIXFS_V1_2025}
 # Two goldens of 1 GiB take many seconds to generate; the same shape is reached by other vectors with small chunks.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from muniment.limits.limiter import Limiter
-from muniment.limits.memory import Memory
-from muniment.limits.policies import parse_policies
+from muniment.service.running.limits.limiter import Limiter
+from muniment.service.running.limits.memory import Memory
+from muniment.service.running.limits.policies import parse_policies
 
 SECOND_NS = 1_000_000_000
 # Uptime of a machine, as `time.monotonic_ns` tells it on Linux.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from limited import Clock, make_limiter
 
-from muniment.limits.buckets import Key
-from muniment.limits.limiter import Limiter
+from muniment.service.running.limits.buckets import Key
+from muniment.service.running.limits.limiter import Limiter
 
 WALLET, OTHER = b"\1" * 20, b"\2" * 20
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.limits.costs import Shed
-from muniment.limits.overload import IN_FLIGHT_MAX, Overload
+from muniment.service.running.limits.costs import Shed
+from muniment.service.running.limits.overload import IN_FLIGHT_MAX, Overload
 
 MS = 1_000_000
 KINDS = (Shed.EARLY, Shed.MIDDLE, Shed.LATE, Shed.READ, Shed.PAGE, Shed.NEVER)

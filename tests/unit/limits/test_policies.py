@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.limits.policies import Policy, parse_policy
-from muniment.settings import SettingError, Settings
+from muniment.service.running.limits.policies import Policy, parse_policy
+from muniment.service.running.settings import SettingError, Settings
 
 
 @pytest.mark.parametrize(

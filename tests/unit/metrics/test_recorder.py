@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.metrics.families import FAMILIES, PREFIX, SECONDS
-from muniment.metrics.recorder import Metrics
-from muniment.metrics.text import render
+from muniment.service.running.metrics.families import FAMILIES, PREFIX, SECONDS
+from muniment.service.running.metrics.recorder import Metrics
+from muniment.service.running.metrics.text import render
 from scraped import Scraped
 
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from contextlib import ExitStack
 
-from muniment.server.run import SHARED_PER_TURN, Accepting
+from muniment.service.server.run import SHARED_PER_TURN, Accepting
 
 CLIENTS = 600
 

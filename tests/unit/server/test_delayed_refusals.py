@@ -11,8 +11,8 @@ import pytest
 from wires import GET, Answers, Wire, shared, turns
 
 from limitless import unlimited
-from muniment.http.reply import Ready, Reply
-from muniment.http.request import Request
+from muniment.service.http.reply import Ready, Reply
+from muniment.service.http.request import Request
 
 
 def limiting(wait_s: float) -> Answers:

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from wires import CHUNKED, GET, Answers, Wire, create_answering, create_reading, shared, turns
 
-from muniment.errors import MissingCredential
-from muniment.http.reply import Reply
-from muniment.http.request import Request
-from muniment.server.connection import LINGERING_BYTES_MAX, LINGERING_BYTES_PER_SECOND_MIN, LOOK_SECONDS
+from muniment.protocol.errors import MissingCredential
+from muniment.service.http.reply import Reply
+from muniment.service.http.request import Request
+from muniment.service.server.connection import LINGERING_BYTES_MAX, LINGERING_BYTES_PER_SECOND_MIN, LOOK_SECONDS
 
 UPLOAD = b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 99999999\r\n\r\n"
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from wires import CHUNKED, GET, Wire, create_answering, create_reading, turns
 
-from muniment.server.reader import CHUNKS_FREE, FIELDS_MAX, HEAD_BYTES_MAX
+from muniment.service.server.reader import CHUNKS_FREE, FIELDS_MAX, HEAD_BYTES_MAX
 
 # Requests in one read: more than may wait as objects.
 MANY = 1_000

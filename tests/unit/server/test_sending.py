@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from wires import GET, Answers, Wire, turns
 
-from muniment.app import Application, build_context
-from muniment.http.reply import JSON, Ready, Reply, Streamed
-from muniment.http.request import Request
-from muniment.settings import Settings
+from muniment.service.app import Application, build_context
+from muniment.service.http.reply import JSON, Ready, Reply, Streamed
+from muniment.service.http.request import Request
+from muniment.service.running.settings import Settings
 
 
 def answering(reply: Reply) -> Answers:

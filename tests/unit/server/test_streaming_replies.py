@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from wires import GET, Answers, Wire, turns
 
-from muniment.http.asgi import AsgiAdapter
-from muniment.http.reply import Reply, Stream
-from muniment.http.request import Request
-from muniment.server.sending import STREAM_SECONDS_AT_STOP
-from muniment.server.unread import DRAIN_SECONDS_MAX, STREAM_SECONDS_MAX
+from muniment.service.http.asgi import AsgiAdapter
+from muniment.service.http.reply import Reply, Stream
+from muniment.service.http.request import Request
+from muniment.service.server.sending import STREAM_SECONDS_AT_STOP
+from muniment.service.server.unread import DRAIN_SECONDS_MAX, STREAM_SECONDS_MAX
 
 
 class Endless(Answers):

@@ -7,12 +7,12 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
-from muniment.errors import Refusal
-from muniment.http.problems import problem
-from muniment.http.reply import Ready, Reply
-from muniment.http.request import Request
-from muniment.server.connection import Connection
-from muniment.server.shared import Shared
+from muniment.protocol.errors import Refusal
+from muniment.service.http.problems import problem
+from muniment.service.http.reply import Ready, Reply
+from muniment.service.http.request import Request
+from muniment.service.server.connection import Connection
+from muniment.service.server.shared import Shared
 
 GET = b"GET / HTTP/1.1\r\nhost: test\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from muniment.errors import Overloaded
-from muniment.storage.backlog import Backlog
-from muniment.storage.database import DatabaseLimits
+from muniment.protocol.errors import Overloaded
+from muniment.service.storage.backlog import Backlog
+from muniment.service.storage.database import DatabaseLimits
 
 LIMITS = DatabaseLimits(writes_waiting_max=3, urgent_writes_waiting_max=5)
 

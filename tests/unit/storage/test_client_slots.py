@@ -10,10 +10,10 @@ from typing import Any, LiteralString
 import pytest
 
 from applications import wait_for_postgres
-from muniment.errors import DatabaseUnavailable
-from muniment.storage import open_database
-from muniment.storage.client_slots import network_of
-from muniment.storage.database import Database, DatabaseLimits
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage import open_database
+from muniment.service.storage.client_slots import network_of
+from muniment.service.storage.database import Database, DatabaseLimits
 from postgres import Cluster
 
 ENDLESS: dict[str, LiteralString] = {

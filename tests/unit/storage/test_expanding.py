@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from muniment.storage.migrate import migrations
+from muniment.service.storage.migrate import migrations
 
 _NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
 # https://www.postgresql.org/docs/current/sql-altertable.html: a column that may be NULL or has a constant for a default

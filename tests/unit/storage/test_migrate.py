@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from words import write_lock_held
 
-from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage import migrate
-from muniment.storage.migrate import Migration, migrations, missing
-from muniment.storage.sqlite import migrate as sqlite_migrate
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.protocol.errors import DatabaseUnavailable, NotReady
+from muniment.service.storage import migrate
+from muniment.service.storage.migrate import Migration, migrations, missing
+from muniment.service.storage.sqlite import migrate as sqlite_migrate
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 KNOWN = migrations("sqlite")
 NAMES = [migration.name for migration in KNOWN]
 _MIGRATE = """
 import asyncio, sys
 from pathlib import Path
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 database = SqliteDatabase(Path(sys.argv[1]))
 print("open", flush=True)
 sys.stdin.readline()

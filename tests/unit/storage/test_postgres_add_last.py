@@ -9,11 +9,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from muniment.errors import DatabaseUnavailable, TriggerNotFound
-from muniment.storage.database import Transaction
-from muniment.storage.postgres import transaction as postgres_transaction
-from muniment.storage.postgres.driver_errors import is_refusal
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.protocol.errors import DatabaseUnavailable, TriggerNotFound
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.postgres import transaction as postgres_transaction
+from muniment.service.storage.postgres.driver_errors import is_refusal
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 COUNT = "SELECT count(*) FROM users"

@@ -11,14 +11,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from muniment.errors import DatabaseUnavailable, TriggerNotFound
-from muniment.evm.address import Address
-from muniment.storage import open_database
-from muniment.storage.database import Transaction
-from muniment.storage.postgres.connection import Connection
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.statements import Kind, Statements
-from muniment.users import store
+from muniment.protocol.errors import DatabaseUnavailable, TriggerNotFound
+from muniment.protocol.evm.address import Address
+from muniment.service.resources.users import store
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.postgres.connection import Connection
+from muniment.service.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres.statements import Kind, Statements
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 NAME = "SELECT name FROM users WHERE address = ?"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muniment.storage.postgres.dispatcher import Dispatcher
+from muniment.service.storage.postgres.dispatcher import Dispatcher
 
 GROUP_MAX = 5
 

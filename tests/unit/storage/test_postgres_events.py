@@ -11,13 +11,13 @@ import asyncpg
 import pytest
 
 from feed_checks import check_events
-from muniment.feed.filters import EVERYTHING
-from muniment.feed.reading import newest, read_slice
-from muniment.intents import recording
-from muniment.intents.rules import check_log
-from muniment.intents.types import NewLog
-from muniment.intents.types.texts import LogText
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.protocol.intents.rules import check_log
+from muniment.protocol.intents.types import NewLog
+from muniment.protocol.intents.types.texts import LogText
+from muniment.service.resources.feed.filters import EVERYTHING
+from muniment.service.resources.feed.reading import newest, read_slice
+from muniment.service.resources.intents import recording
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 INTENTS = 8
 CHANGES = 400

@@ -14,10 +14,10 @@ import asyncpg
 import pytest
 
 from emptying import empty
-from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
-from muniment.storage.database import DatabaseLimits, Transaction
-from muniment.storage.postgres import connection as postgres_connection, transaction as postgres_transaction
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
+from muniment.service.storage.database import DatabaseLimits, Transaction
+from muniment.service.storage.postgres import connection as postgres_connection, transaction as postgres_transaction
+from muniment.service.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
 ADD = "INSERT INTO users (address, created_at_ms) VALUES (?, 1) ON CONFLICT DO NOTHING"
@@ -230,7 +230,7 @@ async def test_too_many_connections_are_503_until_one_is_free(own_cluster: Clust
 
 
 def test_a_url_of_another_engine_is_refused() -> None:
-    from muniment.storage import open_database  # noqa: PLC0415 - beside what it is about
+    from muniment.service.storage import open_database  # noqa: PLC0415 - beside what it is about
 
     assert isinstance(open_database("postgres://host/name", data_dir=Path()), PostgresDatabase)
     with pytest.raises(ValueError, match="mysql"):

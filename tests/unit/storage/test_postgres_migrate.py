@@ -11,11 +11,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from muniment.errors import DatabaseUnavailable
-from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres.admin import migrate as postgres_migrate
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.slot import Connector
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage.migrate import Migration, migrations
+from muniment.service.storage.postgres.admin import migrate as postgres_migrate
+from muniment.service.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres.slot import Connector
 from postgres import Cluster
 
 KNOWN = migrations("postgres")

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 from test_postgres_plans import Explained
 
-from muniment.evm.address import Address
-from muniment.intents.lifecycle import Moment
-from muniment.intents.listing import search
-from muniment.intents.queries import IntentQuery
-from muniment.storage.database import Database, Transaction
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.lifecycle import Moment
+from muniment.service.resources.intents.listing import search
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.storage.database import Database, Transaction
+from muniment.service.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
 _ROWS = (

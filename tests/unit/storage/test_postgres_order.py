@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from answers import cursor_at
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.triggers.listing import TriggerQuery, search
+from muniment.service.resources.triggers.listing import TriggerQuery, search
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 WRITER = Path(__file__).parent / "writes_triggers.py"
 COUNT = 1_500

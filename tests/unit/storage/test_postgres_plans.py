@@ -8,11 +8,11 @@ from typing import Any, LiteralString, cast
 
 import pytest
 
-from muniment.storage.database import Database, Transaction
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.subset import fetch_some
-from muniment.triggers.listing import TriggerQuery, search
-from muniment.triggers.store import mark_ended
+from muniment.service.resources.triggers.listing import TriggerQuery, search
+from muniment.service.resources.triggers.store import mark_ended
+from muniment.service.storage.database import Database, Transaction
+from muniment.service.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres.subset import fetch_some
 from postgres import Cluster
 
 NOW_MS = 1_000_000

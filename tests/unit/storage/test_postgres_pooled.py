@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muniment.errors import NotReady
-from muniment.storage.database import Transaction
-from muniment.storage.postgres import slot as postgres_slot
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.protocol.errors import NotReady
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.postgres import slot as postgres_slot
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 
 @pytest.fixture

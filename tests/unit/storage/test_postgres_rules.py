@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from builders import Wallet
-from muniment.errors import SignatureTaken, TriggerDeactivated, VersionTaken
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
-from muniment.functions import store as functions
-from muniment.storage.database import Transaction
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.triggers import store as triggers
+from muniment.protocol.errors import SignatureTaken, TriggerDeactivated, VersionTaken
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.service.resources.functions import store as functions
+from muniment.service.resources.triggers import store as triggers
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 SIGNER = Address(Wallet().address)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres import slot as slots
-from muniment.storage.postgres.connection import Connection
-from muniment.storage.postgres.slot import Connector, Slot
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage.postgres import slot as slots
+from muniment.service.storage.postgres.connection import Connection
+from muniment.service.storage.postgres.slot import Connector, Slot
 from postgres import Cluster
 
 

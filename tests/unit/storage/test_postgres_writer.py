@@ -8,8 +8,8 @@ from pathlib import Path
 
 import structlog
 
-from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 # A writer that lost a job would keep its caller waiting for ever.
 ANSWER_SECONDS_MAX = 120

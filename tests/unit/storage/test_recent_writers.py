@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from muniment.storage.replication.recent_writers import CELLS, RecentWriters
+from muniment.service.storage.replication.recent_writers import CELLS, RecentWriters
 
-NOTE = """import sys; from pathlib import Path; from muniment.storage.replication.recent_writers import RecentWriters
+NOTE = """import sys; from pathlib import Path
+from muniment.service.storage.replication.recent_writers import RecentWriters
 RecentWriters(Path(sys.argv[1])).note(sys.argv[2])"""
 
 

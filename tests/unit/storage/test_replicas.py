@@ -11,13 +11,13 @@ import asyncpg
 import pytest
 
 from emptying import empty
-from muniment.errors import DatabaseUnavailable
-from muniment.storage import open_replicated
-from muniment.storage.database import DatabaseLimits, Reader
-from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.slot import _url_of_each_host
-from muniment.storage.replication.replicated import ReplicatedDatabase
-from muniment.triggers.listing import TriggerQuery, search
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.resources.triggers.listing import TriggerQuery, search
+from muniment.service.storage import open_replicated
+from muniment.service.storage.database import DatabaseLimits, Reader
+from muniment.service.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres.slot import _url_of_each_host
+from muniment.service.storage.replication.replicated import ReplicatedDatabase
 from postgres import Cluster
 
 # This ends a hang.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muniment.storage import open_database
-from muniment.storage.sql import Condition, Where, placeholders
+from muniment.service.storage import open_database
+from muniment.service.storage.sql import Condition, Where, placeholders
 
 
 def test_without_conditions_there_is_no_where_clause() -> None:

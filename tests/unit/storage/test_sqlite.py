@@ -12,11 +12,11 @@ from typing import LiteralString
 import pytest
 from words import add, connection_of, opened, words, write_lock_held
 
-from muniment.errors import DatabaseUnavailable, DeadlineExceeded
-from muniment.storage import open_database
-from muniment.storage.database import DatabaseLimits, Transaction
-from muniment.storage.sqlite.connection import use_wal
-from muniment.storage.sqlite.engine import SLOW_READERS, SqliteDatabase
+from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded
+from muniment.service.storage import open_database
+from muniment.service.storage.database import DatabaseLimits, Transaction
+from muniment.service.storage.sqlite.connection import use_wal
+from muniment.service.storage.sqlite.engine import SLOW_READERS, SqliteDatabase
 
 # A machine that is busy with other things may be late, but not always. Where it is wrong, each attempt is late.
 ATTEMPTS = 4

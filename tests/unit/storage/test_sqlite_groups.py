@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from words import TABLE, Work, add, add_then_raise, commit_held, connection_of, nothing, opened, words, write_lock_held
 
-from muniment.errors import DatabaseUnavailable, TriggerDeactivated
-from muniment.storage.database import DATABASE_LIMITS, Transaction
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.protocol.errors import DatabaseUnavailable, TriggerDeactivated
+from muniment.service.storage.database import DATABASE_LIMITS, Transaction
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 GROUP_MAX = DATABASE_LIMITS.writes_per_group_max
 
@@ -126,7 +126,7 @@ async def test_a_failing_commit_keeps_nothing_and_fails_every_caller(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("muniment.storage.sqlite.writer.Writer._make_durable", fail)
+        patch.setattr("muniment.service.storage.sqlite.writer.Writer._make_durable", fail)
         # The second one's refusal may rest on the first one's row, which is gone: it is not told either.
         outcomes = await in_one_group(database, add("a"), add_then_raise("b", TriggerDeactivated("a is there")))
     assert [type(each) for each in outcomes] == [DatabaseUnavailable, DatabaseUnavailable]
@@ -170,7 +170,7 @@ async def test_an_error_of_the_writer_itself_does_not_end_it(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("muniment.storage.sqlite.writer.Writer._make_durable", fail)
+        patch.setattr("muniment.service.storage.sqlite.writer.Writer._make_durable", fail)
         with pytest.raises(DatabaseUnavailable):
             await database.write(add("a"))
     await database.write(add("b"))

@@ -15,17 +15,17 @@ import pytest
 import uvloop
 from words import TABLE, add, connection_of, opened
 
-from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage.sqlite.connection import connect
-from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.storage.sqlite.view import VIEW_SECONDS_MAX
+from muniment.protocol.errors import DatabaseUnavailable, NotReady
+from muniment.service.storage.sqlite.connection import connect
+from muniment.service.storage.sqlite.engine import SqliteDatabase
+from muniment.service.storage.sqlite.view import VIEW_SECONDS_MAX
 
 COUNT = "SELECT count(*) FROM words"
 # A process that commits each word that it is told, and says so.
 COMMITS = """
 import asyncio, sys
 from pathlib import Path
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 async def main():
     database = SqliteDatabase(Path(sys.argv[1]))

@@ -17,12 +17,12 @@ import pytest
 import structlog
 from words import Work, add, commit_held, connection_of, nothing, opened, words, write_lock_held
 
-from muniment.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
-from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
-from muniment.storage.sqlite import commits as sqlite_commits
-from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.storage.sqlite.jobs import Group
-from muniment.storage.sqlite.writer import Writer
+from muniment.protocol.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
+from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
+from muniment.service.storage.sqlite import commits as sqlite_commits
+from muniment.service.storage.sqlite.engine import SqliteDatabase
+from muniment.service.storage.sqlite.jobs import Group
+from muniment.service.storage.sqlite.writer import Writer
 
 # A writer that lost a job would keep its caller waiting for ever.
 ANSWER_SECONDS_MAX = 120

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
-from muniment.storage.sqlite.commits import LOG_BYTES
-from muniment.storage.sqlite.connection import BUSY_TIMEOUT_MS
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
+from muniment.service.storage.sqlite.commits import LOG_BYTES
+from muniment.service.storage.sqlite.connection import BUSY_TIMEOUT_MS
+from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 TABLE = "CREATE TABLE words (seq INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL UNIQUE) STRICT"
 Work = Callable[[Transaction], Awaitable[int]]

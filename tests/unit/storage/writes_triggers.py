@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from muniment.storage.database import Transaction
-from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.postgres.engine import PostgresDatabase
 
 INSERT = """INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from builders import Wallet
-from muniment.ipfs.cid import cid_v0, cid_v1
-from muniment.tlog.entries import (
+from muniment.protocol.ipfs.cid import cid_v0, cid_v1
+from muniment.protocol.log.entries import (
     NO_EPOCH,
     BackfilledFact,
     CloseFact,
@@ -22,10 +22,10 @@ from muniment.tlog.entries import (
     parse_entry,
     previous_epoch,
 )
-from muniment.tlog.keys import keys_of_log
-from muniment.tlog.tiles import ENTRY_BYTES_MAX
-from muniment.tlog.tree import leaf_hash
-from muniment.triggers.types import TRIGGER_SIGS_MAX
+from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.log.tiles import ENTRY_BYTES_MAX
+from muniment.protocol.log.tree import leaf_hash
+from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX
 
 ALICE = str(Wallet(1).address)
 BOB = str(Wallet(2).address)

@@ -14,11 +14,11 @@ import pytest
 from test_tiles import tiles_of
 from tlog_trees import Nodes, entries
 
-from muniment.tlog.checkpoints import Checkpoint
-from muniment.tlog.keys import ED25519, keys_of_log
-from muniment.tlog.notes import parse_note, sign_note, verified
-from muniment.tlog.tiles import Tile
-from muniment.tlog.tree import consistency_ranges, hashes_of, inclusion_ranges, leaf_hash, root_hash
+from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.keys import ED25519, keys_of_log
+from muniment.protocol.log.notes import parse_note, sign_note, verified
+from muniment.protocol.log.tiles import Tile
+from muniment.protocol.log.tree import consistency_ranges, hashes_of, inclusion_ranges, leaf_hash, root_hash
 
 # Where Debian's package golang-golang-x-mod-dev puts its sources.
 GOPATH = Path("/usr/share/gocode")

@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 from test_tiles import tiles_of
 from tlog_trees import entries, naive_root
 
-from muniment.tlog.growth import EMPTY, Edge, grow
-from muniment.tlog.tiles import ENTRIES, WIDTH, split_entries
-from muniment.tlog.tree import EMPTY_ROOT
+from muniment.protocol.log.growth import EMPTY, Edge, grow
+from muniment.protocol.log.tiles import ENTRIES, WIDTH, split_entries
+from muniment.protocol.log.tree import EMPTY_ROOT
 
 
 def grown(leaves: list[bytes], sizes: list[int]) -> tuple[Edge, dict[tuple[int, int], bytes]]:

@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, strategies as st
 from tlog_trees import vectors
 
-from muniment.tlog import ed25519
-from muniment.tlog.checkpoints import parse_checkpoint
-from muniment.tlog.fields import base64_of
-from muniment.tlog.keys import (
+from muniment.protocol.log import ed25519
+from muniment.protocol.log.checkpoints import parse_checkpoint
+from muniment.protocol.log.fields import base64_of
+from muniment.protocol.log.keys import (
     COSIGNATURE,
     ED25519,
     SigningKey,
@@ -22,7 +22,15 @@ from muniment.tlog.keys import (
     parse_verifier_key,
     signing_key,
 )
-from muniment.tlog.notes import NOTE_BYTES_MAX, SIGNATURES_MAX, Note, NoteSignature, parse_note, sign_note, verified
+from muniment.protocol.log.notes import (
+    NOTE_BYTES_MAX,
+    SIGNATURES_MAX,
+    Note,
+    NoteSignature,
+    parse_note,
+    sign_note,
+    verified,
+)
 
 VECTORS = vectors("notes")
 TEXT: str = VECTORS["text"]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.tlog.keys import COSIGNATURE, ED25519, VerifierKey
-from muniment.tlog.policy import GROUPS_MAX, LOGS_MAX, WITNESSES_MAX, parse_policy
+from muniment.protocol.log.keys import COSIGNATURE, ED25519, VerifierKey
+from muniment.protocol.log.policy import GROUPS_MAX, LOGS_MAX, WITNESSES_MAX, parse_policy
 
 
 def key(n: int, kind: int = COSIGNATURE) -> VerifierKey:

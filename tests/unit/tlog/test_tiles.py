@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 from tlog_trees import entries, naive_root, vectors
 
-from muniment.tlog.fields import SIZE_MAX
-from muniment.tlog.tiles import (
+from muniment.protocol.log.fields import SIZE_MAX
+from muniment.protocol.log.tiles import (
     BUNDLE_BYTES_MAX,
     ENTRIES,
     ENTRY_BYTES_MAX,
@@ -30,7 +30,15 @@ from muniment.tlog.tiles import (
     tiles_for,
     width_at,
 )
-from muniment.tlog.tree import Node, check_inclusion, hashes_of, inclusion_ranges, leaf_hash, nodes_of, root_hash
+from muniment.protocol.log.tree import (
+    Node,
+    check_inclusion,
+    hashes_of,
+    inclusion_ranges,
+    leaf_hash,
+    nodes_of,
+    root_hash,
+)
 
 SUNLIGHT = vectors("sunlight")
 # From the specification, sections "Merkle Tree" and "Partial Tiles".

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 from tlog_trees import Nodes, entries, naive_path, naive_root, naive_subproof, vectors
 
-from muniment.tlog.fields import SIZE_MAX
-from muniment.tlog.tree import (
+from muniment.protocol.log.fields import SIZE_MAX
+from muniment.protocol.log.tree import (
     EMPTY_ROOT,
     check_consistency,
     check_inclusion,

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from muniment.settings import Settings
-from muniment.tlog.checkpoints import parse_checkpoint
-from muniment.tlog.fields import hash_of
-from muniment.tlog.keys import COSIGNATURE, signing_key
-from muniment.tlog.notes import parse_note, sign_note
-from muniment.tlog.witnessing.messages import checkpoint_path, parse_cosignature, parse_size, request_body
-from muniment.tlog.witnessing.policies import read_policy, witnesses_of
+from muniment.protocol.log.checkpoints import parse_checkpoint
+from muniment.protocol.log.fields import hash_of
+from muniment.protocol.log.keys import COSIGNATURE, signing_key
+from muniment.protocol.log.notes import parse_note, sign_note
+from muniment.service.resources.log.witnessing.messages import (
+    checkpoint_path,
+    parse_cosignature,
+    parse_size,
+    request_body,
+)
+from muniment.service.resources.log.witnessing.policies import read_policy, witnesses_of
+from muniment.service.running.settings import Settings
 
 # The example of the specification tlog-witness, section "add-checkpoint" (github.com/C2SP/C2SP, commit
 # 055270b5928827a49ee84620903e141c2e97d79f): a request, and the answer to it.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from muniment.tlog.tree import Node, complete_hash
+from muniment.protocol.log.tree import Node, complete_hash
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "tlog"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.tracing.opening import traces_url
-from muniment.tracing.tracer import shown_url
+from muniment.service.running.tracing.opening import traces_url
+from muniment.service.running.tracing.tracer import shown_url
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.tracing.parents import Parent, read_parent
+from muniment.service.running.tracing.parents import Parent, read_parent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEAD = f"00-{TRACE}-{SPAN}-01"

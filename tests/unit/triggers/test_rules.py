@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from muniment.errors import Invalid, InvalidBody, InvalidConfig, InvalidTimestamp, NotTheOwner
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
-from muniment.triggers.rules import check_config, check_distinct, check_owner, deactivated, end_date_ms
-from muniment.triggers.types import Trigger
-from muniment.wire import TIMESTAMP_MS_MAX, decode_text
+from muniment.protocol.errors import Invalid, InvalidBody, InvalidConfig, InvalidTimestamp, NotTheOwner
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.triggers.rules import check_config, check_distinct, check_owner, deactivated, end_date_ms
+from muniment.protocol.triggers.types import Trigger
+from muniment.protocol.wire import TIMESTAMP_MS_MAX, decode_text
 
 NOW_MS = 1_795_204_080_123
 CHAINS = {1, 8453}

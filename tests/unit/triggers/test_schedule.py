@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from counted_calls import calls_within
-from muniment.errors import InvalidConfig
-from muniment.triggers.schedule import CRON_LENGTH_MAX, check_cron, check_delta, next_runs
+from muniment.protocol.errors import InvalidConfig
+from muniment.protocol.triggers.schedule import CRON_LENGTH_MAX, check_cron, check_delta, next_runs
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors/cron/cron-parser.json").read_text())
 DAY_MS = 86_400_000

@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 from trigger_strategies import triggers
 
 from eth_signing import encode_typed_data
-from muniment.errors import InvalidTypedData
-from muniment.evm.typed_data import compile_types, digest
-from muniment.triggers.typed_data import (
+from muniment.protocol.errors import InvalidTypedData
+from muniment.protocol.evm.typed_data import compile_types, digest
+from muniment.protocol.triggers.typed_data import (
     CRON,
     EVENT,
     ONCE,

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from trigger_strategies import triggers
 
 from eth_signing import encode_typed_data
-from muniment.errors import InvalidTypedData
-from muniment.evm.typed_data import digest
-from muniment.triggers.typed_data import check_values, message, registry_domain, trigger_hash, types_for
+from muniment.protocol.errors import InvalidTypedData
+from muniment.protocol.evm.typed_data import digest
+from muniment.protocol.triggers.typed_data import check_values, message, registry_domain, trigger_hash, types_for
 
 DOMAIN = registry_domain("Mimic")
 INPUTS = {"n": "uint8", "spend": "TokenAmount", "at": "Token", "to": "address"}

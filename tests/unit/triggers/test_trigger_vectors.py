@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from counted_calls import calls_within
-from muniment.errors import InvalidTypedData, Refusal, SignatureMismatch
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature, personal_digest, recover
-from muniment.evm.typed_data import digest
-from muniment.triggers.typed_data import (
+from muniment.protocol.errors import InvalidTypedData, Refusal, SignatureMismatch
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature, personal_digest, recover
+from muniment.protocol.evm.typed_data import digest
+from muniment.protocol.triggers.typed_data import (
     DEACTIVATE_TYPES,
     deactivation_digests,
     deactivation_text,

@@ -6,8 +6,8 @@ import pytest
 
 from muniment.chains.holdings import Held, Portfolio
 from muniment.chains.tokens import Token
-from muniment.evm.address import Address
-from muniment.users.balances import shortcomings
+from muniment.protocol.evm.address import Address
+from muniment.service.resources.users.balances import shortcomings
 
 
 def unpriced(number: int) -> Held:

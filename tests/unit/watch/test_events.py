@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import Bytes32
-from muniment.watch.events import (
+from muniment.operate.watch.events import (
     INTENT_EXECUTED,
     OPERATION_EXECUTED,
     PROPOSAL_EXECUTED,
@@ -21,6 +18,9 @@ from muniment.watch.events import (
     SettlerEvent,
     event_in,
 )
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import Bytes32
 from settler import INTENT, encode_values, intent_values, operation_executed_data
 
 VECTORS = Path(__file__).parents[2] / "vectors/evm"

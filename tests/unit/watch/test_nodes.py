@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from muniment.chains.catalogue import Chain
+from muniment.operate.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, WATCH_LIMITS, Nodes, Span
 from muniment.outgoing import Outgoing
-from muniment.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, WATCH_LIMITS, Nodes, Span
 
 
 def ranges(span: Span, limit: int, count: int) -> list[int]:

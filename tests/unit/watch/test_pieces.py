@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from muniment.evm.address import Address
-from muniment.watch.events import SettlerEvent
-from muniment.watch.nodes import Block, pieces
+from muniment.operate.watch.events import SettlerEvent
+from muniment.operate.watch.nodes import Block, pieces
+from muniment.protocol.evm.address import Address
 
 SETTLER = Address.parse("0x" + "77" * 20)
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from delivering import Registry, delivering_at
-from muniment.errors import DatabaseUnavailable
-from muniment.feed.events import Position
-from muniment.feed.reading import newest
-from muniment.storage.database import Transaction
-from muniment.storage.epoch import renew
-from muniment.webhooks import managing
-from muniment.webhooks.deliverer import ActiveHook, Deliverer
-from muniment.webhooks.hook_state import HookState
-from muniment.webhooks.types import WebhookId
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.resources.feed.events import Position
+from muniment.service.resources.feed.reading import newest
+from muniment.service.resources.webhooks import managing
+from muniment.service.resources.webhooks.deliverer import ActiveHook, Deliverer
+from muniment.service.resources.webhooks.hook_state import HookState
+from muniment.service.resources.webhooks.types import WebhookId
+from muniment.service.storage.database import Transaction
+from muniment.service.storage.epoch import renew
 from receiving import Received, Receiver, Reply, echo
 
 EPOCH = 0x0BADCAFE
@@ -113,5 +113,5 @@ async def test_a_reset_is_sent_although_the_check_of_the_cursor_failed_first(
         assert failed
         await add_event(registry)
         assert await deliverer.deliver_next(active)
-    assert taker.types == ["muniment.feed.reset"]
+    assert taker.types == ["muniment.service.resources.feed.reset"]
     assert Position.parse(taker.ids[0].removeprefix("reset-")).epoch == EPOCH

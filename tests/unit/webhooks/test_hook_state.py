@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from muniment.webhooks import hook_state
-from muniment.webhooks.hook_state import Delivery, HookState, Verdict, is_due, judge
-from muniment.webhooks.sending import Sent
-from muniment.webhooks.store import DeadLetter, Hook
+from muniment.service.resources.webhooks import hook_state
+from muniment.service.resources.webhooks.hook_state import Delivery, HookState, Verdict, is_due, judge
+from muniment.service.resources.webhooks.sending import Sent
+from muniment.service.resources.webhooks.store import DeadLetter, Hook
 
 NOW_MS = 1_795_204_080_123
 HOUR_MS = 3_600_000

@@ -11,9 +11,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from standardwebhooks import Webhook as Verifier, WebhookVerificationError
 
-from muniment.auth.secrets import ring_of
-from muniment.webhooks.sending import HookKeys, Signers, newest_secret_id, signed_fields, signers_of
-from muniment.webhooks.store import Hook
+from muniment.service.auth.secrets import ring_of
+from muniment.service.resources.webhooks.sending import HookKeys, Signers, newest_secret_id, signed_fields, signers_of
+from muniment.service.resources.webhooks.store import Hook
 
 OLD, NEW = b"\x01" * 32, b"\x02" * 32
 NOW_MS = 1_795_204_080_123

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from muniment.errors import InvalidBody
 from muniment.outgoing import Outgoing, Unreachable
-from muniment.webhooks.sending import check_url, retry_after_s
+from muniment.protocol.errors import InvalidBody
+from muniment.service.resources.webhooks.sending import check_url, retry_after_s
 
 # 2026-11-20T19:48:00.123Z
 NOW_MS = 1_795_204_080_123

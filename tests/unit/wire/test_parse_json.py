@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from muniment.errors import InvalidJson
-from muniment.json_text import JSON_DEPTH_MAX, parse_json
+from muniment.protocol.errors import InvalidJson
+from muniment.protocol.json_text import JSON_DEPTH_MAX, parse_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

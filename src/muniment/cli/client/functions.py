@@ -11,7 +11,7 @@ from muniment.cli.client.service import opened, service_options
 from muniment.cli.output import Column, ago, print_note, shape_options, show_all, show_one, transfers
 
 if TYPE_CHECKING:
-    from muniment.functions.types import Function
+    from muniment.protocol.functions.types import Function
 
 
 @click.command()

@@ -27,7 +27,7 @@ from muniment.cli.output import (
 
 if TYPE_CHECKING:
     from muniment.client import Registry
-    from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal
+    from muniment.protocol.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -109,7 +109,7 @@ def download_intents(file: Path, **flags: Any) -> None:
 @shape_options
 def put_intent(file: str, *, as_json: bool | None, **flags: Any) -> None:
     """Record the intent in FILE, a JSON object. It needs MUNIMENT_OPERATOR_KEY."""
-    from muniment.intents.types import AnyNewIntent
+    from muniment.protocol.intents.types import AnyNewIntent
 
     with opened(flags, needs="operator") as registry:
         intent = registry.intents.put(cast("AnyNewIntent", _record(file, AnyNewIntent)))
@@ -123,7 +123,7 @@ def put_intent(file: str, *, as_json: bool | None, **flags: Any) -> None:
 @shape_options
 def propose(hash_: str, file: str, *, as_json: bool | None, **flags: Any) -> None:
     """Append the proposal in FILE, a JSON object, to an intent. It needs MUNIMENT_OPERATOR_KEY."""
-    from muniment.intents.types import AnyNewProposal
+    from muniment.protocol.intents.types import AnyNewProposal
 
     with opened(flags, needs="operator") as registry:
         found = registry.intents.propose(hash_, cast("AnyNewProposal", _record(file, AnyNewProposal)))
@@ -166,15 +166,15 @@ COMMANDS: Final = (
 
 def _record(place: str, kind: Any) -> Any:
     """The record in a file, of one form of `kind`. Raises `Refusal`, `OSError`."""
-    from muniment.forms import decode_record
-    from muniment.json_text import parse_json
+    from muniment.protocol.forms import decode_record
+    from muniment.protocol.json_text import parse_json
 
     content = sys.stdin.buffer.read(_FILE_BYTES_MAX) if place == "-" else Path(place).read_bytes()
     return decode_record(parse_json(content), kind)
 
 
 def _user(intent: AnyIntent) -> str:
-    from muniment.intents.types import Intent
+    from muniment.protocol.intents.types import Intent
 
     return intent.user if isinstance(intent, Intent) else intent.fee_payer
 
@@ -196,7 +196,7 @@ def _deadline(intent: AnyIntent) -> str:
 
 
 def _members(intent: AnyIntent) -> dict[str, str]:
-    from muniment.intents.types import Intent
+    from muniment.protocol.intents.types import Intent
 
     signed = {None: "", True: ", signed", False: ", NOT signed by it"}
     proposals = "\n".join(
@@ -225,7 +225,7 @@ class Mirror:
     def add(self, registry: Registry, say: Callable[[str], None]) -> int:
         """Add the intents after the checkpoint; returns their number. Raises `ValueError` for another service."""
         from muniment.client import Checkpoint
-        from muniment.wire import encode
+        from muniment.protocol.wire import encode
 
         checkpoint = Checkpoint(self.file.with_name(f"{self.file.name}.position"), url=self.url)
         length_text, _, after = (checkpoint.read() or "0:").partition(":")

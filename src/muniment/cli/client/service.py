@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muniment.client import Registry
     from muniment.client.profiles import Profile
     from muniment.client.signers import Signer
-    from muniment.errors import Refusal
+    from muniment.protocol.errors import Refusal
 
 
 # The exit statuses; 2 is click's own for a wrong usage.
@@ -81,7 +81,7 @@ class ForgedError(FailedError):
 def failures() -> Generator[None]:
     """Turn errors of the client into the message and the exit status of a command."""
     from muniment.client.failures import CannotSign, Forged, NotSignedBy, Unreachable
-    from muniment.errors import Refusal
+    from muniment.protocol.errors import Refusal
 
     try:
         yield
@@ -109,7 +109,7 @@ def failures() -> Generator[None]:
 
 
 def _refused(refusal: Refusal) -> FailedError:
-    from muniment import errors
+    from muniment.protocol import errors
 
     lines = [printable(f"{refusal.code}: {refusal.detail}" if refusal.code else refusal.detail)]
     for fault in refusal.faults:

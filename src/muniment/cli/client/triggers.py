@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.client import Registry, SignedTrigger, TriggerDraft
-    from muniment.triggers.types import Preview, Trigger
+    from muniment.protocol.triggers.types import Preview, Trigger
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -63,8 +63,8 @@ def draft_options(command: Command) -> Command:
 def read_trigger(flags: Mapping[str, Any]) -> TriggerDraft | SignedTrigger:
     """The draft of the options, or the draft or signed trigger in FILE. Raises `ValueError`, `Refusal`, `OSError`."""
     from muniment.client import SignedTrigger, TriggerDraft
-    from muniment.forms import decode_record
-    from muniment.json_text import parse_json
+    from muniment.protocol.forms import decode_record
+    from muniment.protocol.json_text import parse_json
 
     if flags["file"] is None:
         return _draft(flags)
@@ -287,7 +287,7 @@ def _columns(*, whole: bool) -> list[Column]:
 
 
 def _members(trigger: Trigger) -> dict[str, str]:
-    from muniment.wire import encode
+    from muniment.protocol.wire import encode
 
     claimed = "(as the service says)"
     return {

@@ -10,8 +10,8 @@ from muniment.client.answers import Page, cursor_of, decode
 from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.session import JSON, target
 from muniment.client.steps import Flow, Send, Sleep
-from muniment.errors import CursorTooOld, Limited, Refusal, RequestTimeout, Unavailable
-from muniment.wire import Record
+from muniment.protocol.errors import CursorTooOld, Limited, Refusal, RequestTimeout, Unavailable
+from muniment.protocol.wire import Record
 
 if TYPE_CHECKING:
     from muniment.client.flows.session import Session

@@ -15,15 +15,15 @@ from muniment.client.failures import Forged
 from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.steps import Flow, Send
-from muniment.errors import Refusal
-from muniment.functions.rules import MANIFEST, WASM, read_manifest
-from muniment.functions.types import Function
-from muniment.ipfs.cid import BundleCid, Cid
-from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, import_files
+from muniment.protocol.errors import Refusal
+from muniment.protocol.functions.rules import MANIFEST, WASM, read_manifest
+from muniment.protocol.functions.types import Function
+from muniment.protocol.ipfs.cid import BundleCid, Cid
+from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, import_files
 
 if TYPE_CHECKING:
     from muniment.client.flows.session import Session
-    from muniment.functions.rules import Manifest
+    from muniment.protocol.functions.rules import Manifest
 
 _PIECE: Final = 256 * 1024
 _CAR: Final = {"accept": "application/vnd.ipld.car"}

@@ -14,21 +14,21 @@ from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.steps import Flow, Send, Sleep
-from muniment.errors import Unavailable
-from muniment.evm.hex import Bytes32
-from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.lifecycle import CAN_EXPIRE, INTENT_MOVES, PROPOSAL_MOVES, reachable
-from muniment.intents.types import AnyIntent, AnyProposal, Intent, Log, Move, NewLog, StatusChange
-from muniment.intents.types.texts import LogId, LogText
-from muniment.wire import encode
+from muniment.protocol.errors import Unavailable
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.hashes import intent_hash, proposal_hash
+from muniment.protocol.intents.lifecycle import CAN_EXPIRE, INTENT_MOVES, PROPOSAL_MOVES, reachable
+from muniment.protocol.intents.types import AnyIntent, AnyProposal, Intent, Log, Move, NewLog, StatusChange
+from muniment.protocol.intents.types.texts import LogId, LogText
+from muniment.protocol.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muniment.client.failures import Reply
     from muniment.client.flows.session import Session
-    from muniment.evm.address import Address
-    from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
 
 _POSTED: Final = {**JSON, "content-type": "application/json"}
 OnForged = Callable[[Forged], None] | None

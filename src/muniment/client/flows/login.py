@@ -16,11 +16,11 @@ from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.session import CREDENTIAL, JSON, check_same, target
 from muniment.client.signers import sign_text
 from muniment.client.steps import Flow, Send, Sleep
-from muniment.errors import Unauthenticated, Unavailable
-from muniment.evm.address import Address
-from muniment.evm.sign_in import domain_of, read_sign_in, write_sign_in
-from muniment.users.types import ApiKeyResult, LoginResult, NonceResult, Profile
-from muniment.wire import Amount, Record, encode, iso_time
+from muniment.protocol.errors import Unauthenticated, Unavailable
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.sign_in import domain_of, read_sign_in, write_sign_in
+from muniment.protocol.users.types import ApiKeyResult, LoginResult, NonceResult, Profile
+from muniment.protocol.wire import Amount, Record, encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply

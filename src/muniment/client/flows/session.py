@@ -14,14 +14,14 @@ from muniment.client.answers import check_answered, decode
 from muniment.client.failures import Forged
 from muniment.client.retrying import Retry
 from muniment.client.steps import Flow, Send
-from muniment.evm.address import Address
-from muniment.ipfs.cid import Cid
+from muniment.protocol.evm.address import Address
+from muniment.protocol.ipfs.cid import Cid
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply
     from muniment.client.signers import Signer
-    from muniment.functions.rules import Manifest
-    from muniment.tlog.keys import VerifierKey
+    from muniment.protocol.functions.rules import Manifest
+    from muniment.protocol.log.keys import VerifierKey
 
 T = TypeVar("T")
 # Manifests that are kept, of some kilobytes each. A manifest never changes: its CID is its hash.

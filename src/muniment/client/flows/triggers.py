@@ -18,15 +18,15 @@ from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
-from muniment.errors import Absent, DeactivationNotFound, InvalidCid
-from muniment.evm.address import Address
-from muniment.evm.signature import Signature
-from muniment.evm.typed_data import Domain
-from muniment.forms import decode_record
-from muniment.ipfs.cid import Cid
-from muniment.triggers.preview import preview_of
-from muniment.triggers.rules import consent, values_signed
-from muniment.triggers.typed_data import (
+from muniment.protocol.errors import Absent, DeactivationNotFound, InvalidCid
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.evm.typed_data import Domain
+from muniment.protocol.forms import decode_record
+from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.triggers.preview import preview_of
+from muniment.protocol.triggers.rules import consent, values_signed
+from muniment.protocol.triggers.typed_data import (
     DEACTIVATE,
     DEACTIVATE_TYPES,
     config_type_of,
@@ -34,7 +34,7 @@ from muniment.triggers.typed_data import (
     registry_domain,
     types_for,
 )
-from muniment.triggers.types import (
+from muniment.protocol.triggers.types import (
     TRIGGER_SIGS_MAX,
     Description,
     NewTrigger,
@@ -45,7 +45,7 @@ from muniment.triggers.types import (
     TypedData,
     Values,
 )
-from muniment.wire import encode
+from muniment.protocol.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,9 +27,9 @@ from typing import Any, Final, cast
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
-from muniment.errors import InvalidAddress, InvalidJson
-from muniment.evm.address import Address
-from muniment.json_text import parse_json
+from muniment.protocol.errors import InvalidAddress, InvalidJson
+from muniment.protocol.evm.address import Address
+from muniment.protocol.json_text import parse_json
 
 # A person finds the wallet, reads, and agrees.
 _SECONDS_MAX: Final = 600.0

@@ -20,8 +20,8 @@ from typing import IO, Any, Final
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
-from muniment.errors import InvalidAddress
-from muniment.evm.address import Address
+from muniment.protocol.errors import InvalidAddress
+from muniment.protocol.evm.address import Address
 
 # A person reads a small screen and presses a button.
 _SECONDS_MAX: Final = 300.0

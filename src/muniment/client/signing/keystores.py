@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import KeySigner
-from muniment.errors import InvalidJson
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.json_text import parse_json
+from muniment.protocol.errors import InvalidJson
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.json_text import parse_json
 
 # A file has less than a kilobyte.
 _BYTES_MAX: Final = 64 * 1024

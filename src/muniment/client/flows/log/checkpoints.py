@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
-from muniment.errors import LogPartNotFound
-from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
-from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch
-from muniment.tlog.notes import verified
-from muniment.tlog.tiles import hashes_from, tiles_for
-from muniment.tlog.tree import Range, check_consistency, consistency_ranges, hashes_of, nodes_of, root_hash
+from muniment.protocol.errors import LogPartNotFound
+from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
+from muniment.protocol.log.entries import NO_EPOCH, CloseFact, previous_epoch
+from muniment.protocol.log.notes import verified
+from muniment.protocol.log.tiles import hashes_from, tiles_for
+from muniment.protocol.log.tree import Range, check_consistency, consistency_ranges, hashes_of, nodes_of, root_hash
 
 if TYPE_CHECKING:
     from muniment.client.flows.log.entries import Entries
     from muniment.client.flows.session import Session
     from muniment.client.steps import Flow
-    from muniment.tlog.keys import VerifierKey
-    from muniment.tlog.notes import Note
-    from muniment.tlog.policy import Policy
-    from muniment.tlog.types import LogEpoch
+    from muniment.protocol.log.keys import VerifierKey
+    from muniment.protocol.log.notes import Note
+    from muniment.protocol.log.policy import Policy
+    from muniment.protocol.log.types import LogEpoch
 
 
 class Signed(NamedTuple):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muniment.client.failures import Forged
-from muniment.ipfs.cid import Cid
-from muniment.tlog.entries import (
+from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.log.entries import (
     BackfilledFact,
     CloseFact,
     DeactivationFact,
@@ -20,8 +20,8 @@ from muniment.tlog.entries import (
     TriggerFact,
     parse_entry,
 )
-from muniment.tlog.fields import time_ms_of
-from muniment.tlog.types import MERGE_DELAY_S
+from muniment.protocol.log.fields import time_ms_of
+from muniment.protocol.log.types import MERGE_DELAY_S
 
 _KEY_BYTES: Final = 16
 # Keys of names are longer.

@@ -27,21 +27,21 @@ from muniment.client.flows.log.checkpoints import (
 )
 from muniment.client.flows.log.entries import Duplicates, Entries, Known, OnEntry
 from muniment.client.flows.log.parts import Tiles
-from muniment.errors import LogPartNotFound
-from muniment.tlog.checkpoints import open_checkpoint
-from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch
-from muniment.tlog.notes import Note, parse_note, verified
-from muniment.tlog.tiles import WIDTH
-from muniment.tlog.tree import EMPTY_ROOT
+from muniment.protocol.errors import LogPartNotFound
+from muniment.protocol.log.checkpoints import open_checkpoint
+from muniment.protocol.log.entries import NO_EPOCH, CloseFact, previous_epoch
+from muniment.protocol.log.notes import Note, parse_note, verified
+from muniment.protocol.log.tiles import WIDTH
+from muniment.protocol.log.tree import EMPTY_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.client.flows.session import Session
     from muniment.client.steps import Flow
-    from muniment.tlog.keys import VerifierKey
-    from muniment.tlog.policy import Policy
-    from muniment.tlog.types import LogEpoch
+    from muniment.protocol.log.keys import VerifierKey
+    from muniment.protocol.log.policy import Policy
+    from muniment.protocol.log.types import LogEpoch
 
 # Of the number of an epoch.
 _DIGITS_MAX: Final = 10

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from muniment.client.failures import Forged
 from muniment.client.steps import Flow, Send
-from muniment.tlog.fields import HASH_BYTES
-from muniment.tlog.keys import VerifierKey, parse_verifier_key
-from muniment.tlog.notes import Note, parse_note
-from muniment.tlog.tiles import (
+from muniment.protocol.log.fields import HASH_BYTES
+from muniment.protocol.log.keys import VerifierKey, parse_verifier_key
+from muniment.protocol.log.notes import Note, parse_note
+from muniment.protocol.log.tiles import (
     ENTRIES,
     WIDTH,
     Tile,
@@ -22,15 +22,15 @@ from muniment.tlog.tiles import (
     unpacked,
     width_at,
 )
-from muniment.tlog.tree import Range, leaf_hash, nodes_of, root_hash
-from muniment.tlog.types import LogEpoch, LogShown
+from muniment.protocol.log.tree import Range, leaf_hash, nodes_of, root_hash
+from muniment.protocol.log.types import LogEpoch, LogShown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.client.flows.session import Session
     from muniment.client.steps import Flow
-    from muniment.tlog.checkpoints import Checkpoint
+    from muniment.protocol.log.checkpoints import Checkpoint
 
 
 _PREFIX: Final = re.compile(r"log/[1-9][0-9]{0,8}", re.ASCII)

@@ -11,21 +11,21 @@ from muniment.client.flows.log.checkpoints import origin_of
 from muniment.client.flows.log.entries import key_of, name_of
 from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
-from muniment.errors import FunctionNotFound, NothingDeactivated, Refusal, TriggerNotFound
-from muniment.functions.types import Function
-from muniment.ipfs.cid import BundleCid
-from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash, parse_entry
-from muniment.tlog.keys import VerifierKey, parse_verifier_key
-from muniment.tlog.notes import verified
-from muniment.tlog.proofs import check_proof, parse_proof
-from muniment.tlog.tree import leaf_hash
-from muniment.triggers.rules import consent
-from muniment.triggers.typed_data import registry_domain
-from muniment.triggers.types import RecordedDeactivation, Trigger, Values
+from muniment.protocol.errors import FunctionNotFound, NothingDeactivated, Refusal, TriggerNotFound
+from muniment.protocol.functions.types import Function
+from muniment.protocol.ipfs.cid import BundleCid
+from muniment.protocol.log.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash, parse_entry
+from muniment.protocol.log.keys import VerifierKey, parse_verifier_key
+from muniment.protocol.log.notes import verified
+from muniment.protocol.log.proofs import check_proof, parse_proof
+from muniment.protocol.log.tree import leaf_hash
+from muniment.protocol.triggers.rules import consent
+from muniment.protocol.triggers.typed_data import registry_domain
+from muniment.protocol.triggers.types import RecordedDeactivation, Trigger, Values
 
 if TYPE_CHECKING:
     from muniment.client.flows.session import Session
-    from muniment.tlog.proofs import Proof
+    from muniment.protocol.log.proofs import Proof
 
 Provable = Trigger | Function | RecordedDeactivation
 

@@ -1,0 +1,115 @@
+"""The database of the settings for one piece of work, its migrations, and a new epoch."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.pins import queue
+from muniment.service.storage import epoch, is_away, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
+
+    from muniment.service.running.settings import Settings
+    from muniment.service.storage.database import Database, Transaction
+
+# A starting program waits this long for its database: a restart takes seconds, a failover half a minute. After that
+# the supervisor restarts the program.
+START_PATIENCE_S: Final = 60.0
+_PAUSE_S: Final = 1.0
+_LOG_EVERY_S: Final = 10.0
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncGenerator[Database]:
+    """The database of the settings. Raises `ValueError` for a URL of no known engine."""
+    database = open_database(settings.database_url, data_dir=settings.data_dir)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def run(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
+    """The result of `work` with the database, whose schema is checked first. Raises `Refusal` and `ValueError`."""
+
+    async def checked() -> T:
+        async with opened(settings) as database:
+            await database.check()
+            return await work(database)
+
+    return asyncio.run(checked())
+
+
+def migrate(settings: Settings, *, patience_s: float = 0.0) -> list[str]:
+    """Apply the missing migrations and return their names.
+
+    Waits at most `patience_s` for a server that does not answer. Raises `DatabaseUnavailable` after that, and at once
+    for a permanent error such as a wrong password.
+    """
+
+    async def apply() -> list[str]:
+        async with opened(settings) as database:
+            return await database.migrate()
+
+    async def apply_with_patience() -> list[str]:
+        loop = asyncio.get_running_loop()
+        deadline_s, logged_s = loop.time() + patience_s, float("-inf")
+        while True:
+            try:
+                return await apply()
+            except DatabaseUnavailable as error:
+                left_s = deadline_s - loop.time()
+                if left_s <= 0 or not is_away(settings.database_url, error):
+                    raise
+                if loop.time() - logged_s >= _LOG_EVERY_S:
+                    logged_s = loop.time()
+                    _log.warning("waiting for the database", detail=error.detail, seconds_left=round(left_s))
+            await asyncio.sleep(min(_PAUSE_S, left_s))
+
+    return asyncio.run(apply_with_patience())
+
+
+def renew_epoch(settings: Settings) -> float:
+    """Begin a new epoch, which ends all earlier cursors. Return the seconds until running services use it."""
+    run(settings, lambda database: database.write(_renew_epoch))
+    return epoch.FRESH_SECONDS
+
+
+def begin_epoch_in_file(path: Path) -> None:
+    """Begin a new epoch in an SQLite file that no other process has open, and leave it on disk without a log.
+
+    Raises `DatabaseUnavailable`.
+    """
+    url = f"sqlite:///{path.absolute()}"
+
+    async def begin() -> None:
+        database = open_database(url, data_dir=path.parent)
+        try:
+            await database.write(_renew_epoch)
+        finally:
+            await database.close()
+
+    asyncio.run(begin())
+
+
+async def _renew_epoch(tx: Transaction) -> None:
+    """Begin a new epoch, and check every pin again, because the IPFS node may have lost data too."""
+    await epoch.renew(tx, new_epoch())
+    await queue.recheck(tx, time.time_ns() // 1_000_000)
+
+
+def new_epoch() -> int:
+    """A random number for a new epoch."""
+    return secrets.randbelow(epoch.NUMBERS)

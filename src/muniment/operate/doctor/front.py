@@ -1,0 +1,108 @@
+"""The check of the service through its proxy, as clients reach it: TLS, readiness, `/metrics`, the largest body."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from muniment.operate.doctor.findings import Finding, fail, ok, warn
+from muniment.operate.http_request import Answer, ask, detail_of
+from muniment.service.running.settings import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muniment.operate.doctor.findings import Examined
+
+# For all requests, which leaves a second of the examination.
+SECONDS_MAX: Final = 6.0
+# The largest module with its form.
+BODY_BYTES: Final = 17 * MIB
+TLS_DAYS_WARN: Final = 21
+TLS_DAYS_FAIL: Final = 7
+_PIECE: Final = bytes(64 * 1024)
+_BOUNDARY: Final = "muniment-doctor"
+
+Ask = Callable[..., Answer]
+
+
+def check_service(examined: Examined, *, send: Ask = ask) -> list[Finding]:
+    """The findings at the URL for clients. The requests change nothing; `send` sends one of them."""
+    base, deadline = examined.url.rstrip("/"), time.monotonic() + SECONDS_MAX
+
+    def send_in_time(path: str, **given: object) -> Answer:
+        return send(base + path, seconds_max=max(deadline - time.monotonic(), 0.1), **given)
+
+    try:
+        ready = send_in_time("/readyz")
+    except ssl.SSLCertVerificationError as error:
+        return [fail(error.verify_message, "renew the certificate of the proxy, with its whole chain", check="TLS")]
+    except (OSError, ValueError) as error:
+        return [fail(f"it does not answer: {error}", "look at the proxy, the name and the service")]
+    # The largest body comes last, because it may be slow.
+    return [
+        _judge_ready(ready), _judge_tls(base, ready, examined.now_s), _check_metrics(base, send_in_time),
+        _check_body(send_in_time),
+    ]  # fmt: skip
+
+
+def _judge_ready(answer: Answer) -> Finding:
+    if answer.status == HTTPStatus.OK:
+        return ok("it is ready")
+    return fail(f"/readyz answers {answer.status}: {detail_of(answer)}", "see docs/running.md")
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _judge_tls(base: str, answer: Answer, now_s: float) -> Finding:
+    if answer.certificate_until_s is None:
+        if _is_loopback(base):
+            return ok("not needed on this machine", check="TLS")
+        return fail("API keys and tokens cross the network in clear text", "put a proxy with TLS in front", check="TLS")
+    days = (answer.certificate_until_s - now_s) / 86_400
+    shown, remedy = f"the certificate is good for {days:.0f} days", "look why the proxy does not renew it"
+    if days < TLS_DAYS_FAIL:
+        return fail(shown, remedy, check="TLS")
+    return warn(shown, remedy, check="TLS") if days < TLS_DAYS_WARN else ok(shown, check="TLS")
+
+
+def _check_metrics(base: str, send: Ask) -> Finding:
+    try:
+        answer = send("/metrics")
+    except OSError as error:
+        return warn(f"/metrics does not answer: {error}", "look at the proxy", check="metrics")
+    if answer.status == HTTPStatus.OK and not _is_loopback(base):
+        return fail("anybody can read /metrics", "let the proxy answer 404 for this path", check="metrics")
+    return ok("shown on this machine" if answer.status == HTTPStatus.OK else "hidden", check="metrics")
+
+
+def _check_body(send: Ask) -> Finding:
+    headers = {
+        "content-type": f"multipart/form-data; boundary={_BOUNDARY}", "content-length": str(BODY_BYTES),
+    }  # fmt: skip
+    remedy = "raise the limit of the proxy to 17 MiB (nginx: client_max_body_size 17m)"
+    try:
+        answer = send("/functions", method="POST", pieces=_pieces(), headers=headers)
+    except OSError as error:
+        return warn(f"a body of 17 MiB got no answer: {error}", remedy, check="body limit")
+    if answer.status == HTTPStatus.UNAUTHORIZED:  # the service refuses it before it reads the bundle
+        return ok("bodies of 17 MiB arrive", check="body limit")
+    if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return fail("a body of 17 MiB is refused: large functions cannot be uploaded", remedy, check="body limit")
+    return warn(f"a body of 17 MiB without a key is answered {answer.status}, not 401", remedy, check="body limit")
+
+
+def _pieces() -> Iterator[bytes]:
+    for _ in range(BODY_BYTES // len(_PIECE)):
+        yield _PIECE

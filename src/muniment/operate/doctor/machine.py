@@ -1,0 +1,406 @@
+"""Checks of the machine: interpreter, libraries, descriptors, disks, and the files of the data directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import statistics
+import sysconfig
+import time
+from contextlib import suppress
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment import durable
+from muniment.operate.backup_format import find_description
+from muniment.operate.doctor.findings import Finding, fail, ok, warn
+from muniment.protocol.wire import iso_time
+from muniment.service.app import DISK_BYTES_MIN, directories_of
+from muniment.service.auth.secrets import RING_FILE, parse_secrets
+from muniment.service.blocks import block_directory
+from muniment.service.running.limits.disk import UPLOAD_RESERVES, room_at
+from muniment.service.running.limits.memory import MEMORY_FILE, find_proxy
+from muniment.service.running.settings import MIB, SettingError
+from muniment.service.storage import sqlite_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muniment.operate.doctor.findings import Examined
+    from muniment.service.running.settings import Settings
+
+# A connection takes a descriptor; files, the database and outgoing requests take some hundred more.
+DESCRIPTORS_MIN: Final = 1_024
+DESCRIPTORS_SPARE: Final = 128
+# Below this share of free bytes or inodes an operator has days, not months.
+FREE_SHARE_MIN: Final = 0.1
+# A commit waits for one fsync. A disk with a battery or flash takes 0.1 to 5 ms.
+FSYNC_SECONDS_MAX: Final = 0.05
+_FSYNC_TRIES: Final = 5
+# Their locks and shared memory do not work between machines (https://sqlite.org/wal.html, section 1).
+_NETWORK_FILE_SYSTEMS: Final = re.compile(r"nfs4?|cifs|smb3?|smbfs|9p|ceph|glusterfs|lustre|afs|fuse\.(?!overlay).*")
+_MORE_SPACE: Final = "free space on the file system of {}, or enlarge it"
+_INSTALL: Final = "install again: pip install --upgrade 'muniment[server]'"
+# "name>=1.2" of the package's own requirements; names as in PEP 508, versions as far as they are numbers (PEP 440).
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([0-9.]+)")
+# Optional extras, for example `s3`: the service reports a missing one at start.
+_OPTIONAL: Final = re.compile(r"extra == ['\"](?!server)")
+_OTHERS: Final = 0o077
+# The service copies the log into the database at 32 MiB. A reader that never ends makes it longer.
+LOG_BYTES_MAX: Final = 1024 * MIB
+# A backup every night, and two hours for making it.
+AGE_HOURS_MAX: Final = 26
+# Clocks differ by seconds. A backup that is further ahead was made by a wrong clock.
+_AHEAD_HOURS_MAX: Final = 0.1
+
+
+def check_interpreter(_: Examined, *, build: Mapping[str, Any] | None = None) -> Finding:
+    """Whether Python was built with optimisation; `build` is the result of `sysconfig.get_config_vars`.
+
+    `--enable-optimizations` is the option of Python's `configure` (https://docs.python.org/3/using/configure.html).
+    Debian builds with the Makefile's `profile-opt` in place of the option, so a Python that belongs to /usr is good.
+    """
+    build = sysconfig.get_config_vars() if build is None else build
+    arguments, flags = str(build.get("CONFIG_ARGS") or ""), str(build.get("PY_CFLAGS") or "")
+    remedy = "use the Python of your distribution, of python.org's image or of uv"
+    if build.get("Py_DEBUG"):
+        return warn("this Python is a debug build", remedy)
+    levels = re.findall(r"-O(\S*)", flags)
+    if flags and levels[-1:] in ([], ["0"]):
+        return warn("this Python was compiled without optimisation (-O0)", remedy)
+    if arguments and not re.search(r"--enable-optimizations|'--prefix=/usr'", arguments):
+        return warn("this Python was built without --enable-optimizations", remedy)
+    return ok("built with optimisation")
+
+
+def check_libraries(
+    _: Examined, *, requirements: Iterable[str] | None = None, tested: Mapping[str, str] | None = None
+) -> Finding:
+    """Whether each required library is installed, and neither older than required nor than tested.
+
+    `requirements` default to those of the package, `tested` to the versions of its bill of materials.
+    """
+    wrong: list[str] = []
+    for each in (requires("muniment") or []) if requirements is None else requirements:
+        match = _REQUIREMENT.match(each)
+        if not match or "sys_platform" in each or _OPTIONAL.search(each):
+            continue
+        name, oldest = match.groups()
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            wrong.append(f"{name} is not installed")
+            continue
+        if _numbers(installed) < _numbers(oldest):
+            wrong.append(f"{name} {installed} is older than {oldest}")
+    if wrong:
+        return fail("; ".join(wrong), _INSTALL)
+    older, newer = _against(tested_versions() if tested is None else tested)
+    if older:
+        return warn(f"older than the release was tested with: {', '.join(older)}", _INSTALL)
+    shown = f"as muniment {version('muniment')} requires them"
+    return ok(f"{shown}; newer than the release was tested with: {', '.join(newer)}" if newer else shown)
+
+
+def tested_versions() -> dict[str, str]:
+    """The version of each library in the bill of materials that comes with the package (PEP 770)."""
+    text = distribution("muniment").read_text("sboms/muniment.cdx.json")
+    return {each["name"]: each["version"] for each in json.loads(text)["components"]} if text else {}
+
+
+def _against(tested: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The installed libraries that are older than `tested`, and those that are newer. Optional ones may be absent."""
+    older: list[str] = []
+    newer: list[str] = []
+    for name, expected in tested.items():
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            continue
+        if _numbers(installed) != _numbers(expected):
+            (older if _numbers(installed) < _numbers(expected) else newer).append(f"{name} {installed} ({expected})")
+    return older, newer
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", text.partition("+")[0])]
+
+
+def check_descriptors(examined: Examined) -> Finding:
+    """Whether a process may open enough files. The service raises its soft limit to the hard limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = max(DESCRIPTORS_MIN, examined.settings.connections_max + DESCRIPTORS_SPARE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        return warn(f"the hard limit of open files is {hard}; {needed} are needed",
+            "raise LimitNOFILE= of the unit, or `ulimit -Hn` where the service starts",
+        )  # fmt: skip
+    limit = "none" if hard == resource.RLIM_INFINITY else str(hard)
+    return ok(f"limit of open files in this shell: {limit}")
+
+
+def check_space(examined: Examined) -> list[Finding]:
+    """Whether the file systems of the data and of the blocks have free bytes."""
+    return [_space_at(directory) for directory in _directories(examined.settings)]
+
+
+def _directories(settings: Settings) -> list[Path]:
+    """The data directory, and the directory of blocks outside of it."""
+    data, blocks = settings.data_dir, None
+    with suppress(ValueError):  # the check of the blocks reports a wrong setting
+        blocks = block_directory(settings.blocks_url, data)
+    return [data] if blocks is None or blocks.is_relative_to(data) else [data, blocks]
+
+
+def _space_at(directory: Path) -> Finding:
+    try:
+        disk = os.statvfs(directory)
+    except OSError as error:
+        return fail(f"{directory} cannot be read: {error.strerror}", "mount its volume, or name another")
+    free = disk.f_bavail * disk.f_frsize
+    share = disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0
+    shown, remedy = f"{free // MIB:,} MiB ({share:.0%}) free at {directory}", _MORE_SPACE.format(directory)
+    if free < DISK_BYTES_MIN:
+        return fail(shown, remedy)
+    return warn(shown, remedy) if share < FREE_SHARE_MIN else ok(shown)
+
+
+def check_inodes(examined: Examined) -> list[Finding]:
+    """Whether the same file systems have free inodes."""
+    findings: list[Finding] = []
+    for directory in _directories(examined.settings):
+        with suppress(OSError):  # the check of the space reports it
+            disk = os.statvfs(directory)
+            if not disk.f_files:
+                findings.append(ok("this file system has no limit of inodes"))
+                continue
+            share = disk.f_favail / disk.f_files
+            shown = f"{disk.f_favail:,} ({share:.0%}) free at {directory}"
+            is_low = share < FREE_SHARE_MIN
+            findings.append(warn(shown, _MORE_SPACE.format(directory)) if is_low else ok(shown))
+    return findings
+
+
+def check_reserves(examined: Examined) -> list[Finding]:
+    """Whether each disk of the service has more free space than its reserve. A missing directory is left out."""
+    by_disk: dict[int, Path] = {}
+    with suppress(ValueError):  # the check of the blocks reports a wrong setting
+        for directory in directories_of(examined.settings):
+            with suppress(OSError):
+                by_disk.setdefault(directory.stat().st_dev, directory)
+    return [reserve_at(each) for each in by_disk.values()]
+
+
+def reserve_at(directory: Path) -> Finding:
+    """Whether more is free at `directory` than is kept for deactivations and log-ins, and the refusals if not."""
+    try:
+        free, reserve = room_at(directory)
+    except OSError as error:
+        return fail(f"{directory} cannot be read: {error.strerror}", "mount its volume, or name another")
+    uploads = UPLOAD_RESERVES * reserve
+    shown = f"{free // MIB:,} MiB free at {directory}, of which {reserve // MIB:,} MiB are kept"
+    remedy = f"free space on its file system, or enlarge it: uploads are taken from {uploads // MIB:,} MiB free on"
+    if free < reserve:
+        reason = f"{shown}: uploads and creates are refused, and only deactivations and log-ins are stored"
+        return fail(reason, remedy)
+    if free < uploads:
+        return warn(f"{shown}: uploads are refused", remedy)
+    return ok(f"{shown} for deactivations and log-ins")
+
+
+def check_fsync(examined: Examined, *, seconds_max: float = FSYNC_SECONDS_MAX) -> Finding:
+    """The time of an fsync in the data directory, with a nameless file that leaves nothing behind."""
+    directory, times = examined.settings.data_dir, list[float]()
+    try:
+        for _ in range(_FSYNC_TRIES):
+            began = time.perf_counter()
+            durable.prove_writing(directory)
+            times.append(time.perf_counter() - began)
+    except OSError as error:
+        reason = f"{directory} takes no write from this user: {error.strerror}"
+        return fail(reason, "run doctor as the service's user; else repair the mode, the owner or the disk")
+    shown = f"{statistics.median(times) * 1000:.1f} ms"
+    if statistics.median(times) > seconds_max:
+        return warn(f"{shown}: every commit waits for one", "use a local disk with a flash or battery cache")
+    return ok(shown)
+
+
+def check_file_systems(examined: Examined, *, mounts: str | None = None) -> list[Finding]:
+    """Whether data and blocks are on local disks; `mounts` is the text of /proc/self/mountinfo (proc(5))."""
+    try:
+        text = Path("/proc/self/mountinfo").read_text("utf-8", "replace") if mounts is None else mounts
+    except OSError:
+        return [ok("unknown: this system has no /proc")]
+    settings = examined.settings
+    holds_database = settings.database_url.startswith("sqlite:")
+    return [
+        _file_system_at(directory, text, holds_database=holds_database and directory == settings.data_dir)
+        for directory in _directories(settings)
+    ]
+
+
+def _file_system_at(directory: Path, mounts: str, *, holds_database: bool) -> Finding:
+    kind = _file_system(directory.resolve(), mounts)
+    if not _NETWORK_FILE_SYSTEMS.fullmatch(kind):
+        return ok(f"{kind or 'unknown'} at {directory}")
+    message = f"{directory} is on the network file system {kind}"
+    if holds_database:
+        return fail(message, "keep an SQLite database on a local disk, or use PostgreSQL")
+    return warn(message, "every upload waits for the network; blocks may also be in the database")
+
+
+def _file_system(directory: Path, mounts: str) -> str:
+    """The type of the file system that was mounted last at the mount point nearest to `directory`."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        place = Path(before.split()[4].replace(r"\040", " "))
+        if directory.is_relative_to(place) and len(place.parts) >= best:
+            best, kind = len(place.parts), after.split()[0]
+    return kind
+
+
+def check_secrets(examined: Examined) -> Finding:
+    """Whether the file of secrets can be read, and only by its owner."""
+    settings = examined.settings
+    if settings.secret:
+        try:
+            return ok(f"{len(parse_secrets(settings.secret))} in the setting")
+        except SettingError as error:
+            return fail(str(error), "repair MUNIMENT_SECRET, or the file that MUNIMENT_SECRET_FILE names")
+    path = settings.data_dir / RING_FILE
+    try:
+        count = len(parse_secrets(path.read_text("ascii")))
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return warn("not found", "`muniment serve` makes them; after a restore, look at the backup")
+    except (OSError, UnicodeDecodeError, SettingError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is damaged"
+        return fail(f"{path} cannot be read: {reason}", "restore the file from a backup")
+    if mode & _OTHERS:
+        remedy = f"chmod 600 {path}; then `muniment secrets rotate` and `retire`: others may know the secrets"
+        return fail(f"other users can read {path}", remedy)
+    return ok(f"{count} in {path}")
+
+
+def check_modes(examined: Examined) -> Finding:
+    """Whether other users cannot enter the data directory, which has emails and profiles."""
+    directory = examined.settings.data_dir
+    if directory.is_dir() and directory.stat().st_mode & _OTHERS:
+        return warn(f"other users can enter {directory}", f"chmod -R go= {directory}")
+    return ok(f"{directory} is private")
+
+
+def check_proxies(examined: Examined) -> Finding:
+    """Whether `trusted_proxies` has exactly the proxies that forward requests."""
+    settings, url = examined.settings, examined.url
+    if any(network.prefixlen == 0 for network in settings.proxies):
+        return fail("trusted_proxies has every address: a client can name any address as its own",
+            "name only the networks of your proxies",
+        )  # fmt: skip
+    if seen := find_proxy(settings.data_dir / MEMORY_FILE):
+        address, unix_s = seen
+        if not any(address in network for network in settings.proxies):
+            day = iso_time(unix_s * 1000)[:10]
+            return warn(f"{address} forwarded requests (noted on {day}) and is not in trusted_proxies: all its "
+                "clients share one rate limit",
+                "if this is your proxy, name its network in MUNIMENT_TRUSTED_PROXIES and restart; if it was not, stop "
+                f"the service and remove {settings.data_dir / MEMORY_FILE}",
+            )  # fmt: skip
+    if not settings.proxies and (settings.listens_beyond_this_machine or url.startswith("https:")):
+        return warn("trusted_proxies is empty: behind a proxy all clients share one address and one rate limit",
+            "name the network of your proxy in MUNIMENT_TRUSTED_PROXIES",
+        )  # fmt: skip
+    return ok(settings.trusted_proxies or "none")
+
+
+def check_write_ahead_log(examined: Examined) -> list[Finding]:
+    """Whether the write-ahead log of an SQLite database has a usual length."""
+    path = sqlite_file(examined.settings.database_url, data_dir=examined.settings.data_dir)
+    if path is None:
+        return []
+    status = _status(path.with_name(f"{path.name}-wal"))
+    length = 0 if status is None else status.st_size
+    shown = f"{length // MIB:,} MiB"
+    if length > LOG_BYTES_MAX:
+        return [warn(shown, "end the program that keeps a read of the database open (a backup, a shell of sqlite3)")]
+    return [ok(shown)]
+
+
+def check_file_rights(examined: Examined) -> list[Finding]:
+    """Whether this user may write the files of an SQLite database."""
+    path = sqlite_file(examined.settings.database_url, data_dir=examined.settings.data_dir)
+    if path is None:
+        return []
+    files = [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))]
+    closed = [str(each) for each in (path.parent, *files) if _is_closed(each)]
+    if closed:
+        remedy = "run doctor as the service's user; else repair owner and mode, or mount the disk for writing"
+        return [fail(f"this user cannot write {', '.join(closed)}", remedy)]
+    owner = _owner(path.parent)
+    strange = [str(each) for each in files if _owner(each) not in {None, owner}]
+    if strange:
+        remedy = "run every command as the service's user; chown these files to it"
+        return [warn(f"the directory has another owner than {', '.join(strange)}", remedy)]
+    return [ok("this user may write the database")]
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether the file exists and cannot be written.
+
+    SQLite may replace its log at any moment. So a refusal counts only if the file is the same before and after it.
+    """
+    before = _status(path)
+    if before is None or os.access(path, os.W_OK):
+        return False
+    after = _status(path)
+    return after is not None and os.path.samestat(before, after)
+
+
+def _owner(path: Path) -> int | None:
+    status = _status(path)
+    return None if status is None else status.st_uid
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def check_backup(examined: Examined) -> Finding:
+    """Whether the named directory has a backup of the last night, or without a name, the time of `last-backup`."""
+    if examined.backup is not None:
+        return _check_directory(examined.backup, examined.now_s)
+    mark, now_s = examined.settings.backup_mark, examined.now_s
+    remedy = f"run `muniment backup DIRECTORY` every night; after other backups, touch {mark}"
+    try:
+        made_s = mark.stat().st_mtime
+    except FileNotFoundError:
+        return warn("not found: none was made, or another tool made it", remedy)
+    except OSError as error:
+        return fail(f"{mark} cannot be read: {error.strerror}", remedy)
+    return _judge_age(made_s, now_s, remedy)
+
+
+def _check_directory(directory: Path, now_s: float) -> Finding:
+    remedy = f"run `muniment backup {directory}`, every night"
+    try:
+        found = find_description(directory)
+        if found is None:
+            return fail(f"not found in {directory}", remedy)
+        return _judge_age(datetime.fromisoformat(found.made_at).timestamp(), now_s, remedy)
+    except (OSError, ValueError) as error:
+        return fail(str(error), remedy)
+
+
+def _judge_age(made_s: float, now_s: float, remedy: str) -> Finding:
+    hours = (now_s - made_s) / 3600
+    if hours < -_AHEAD_HOURS_MAX:
+        return warn(f"its time is {-hours:.1f} hours in the future", "set the clock; then back up again")
+    shown = f"{max(hours, 0):.0f} hours old"
+    return warn(shown, remedy) if hours > AGE_HOURS_MAX else ok(shown)

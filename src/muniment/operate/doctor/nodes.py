@@ -1,0 +1,151 @@
+"""Checks of nodes: the RPC nodes of chains and the watcher that follows them, and the IPFS node and its queue."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from muniment.chains.catalogue import load_chains
+from muniment.operate.check_chains import check as check_urls
+from muniment.operate.doctor.findings import Finding, fail, ok, warn
+from muniment.outgoing import Outgoing
+from muniment.protocol.errors import Refusal
+from muniment.service.pins import queue
+from muniment.service.pins.node import Node, NodeFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.chains.catalogue import Chain
+    from muniment.operate.check_chains import Report
+    from muniment.operate.doctor.findings import Examined
+    from muniment.service.pins.queue import Backlog
+    from muniment.service.storage.database import Row
+
+# The time for all URLs of one chain. All chains are asked at the same time.
+CHAIN_SECONDS_MAX: Final = 5.0
+IPFS_SECONDS_MAX: Final = 6.0
+# A bundle of the largest size is sent in two minutes; an import of thousands of functions takes longer.
+WAIT_MS_MAX: Final = 3_600_000
+# A running watcher follows within seconds. On the fastest chains this is some minutes.
+BLOCKS_BEHIND_MAX: Final = 100
+
+
+async def check_chains(examined: Examined) -> list[Finding]:
+    """A finding for each chain with a URL, and for its watcher if settlements are followed."""
+    settings = examined.settings
+    try:
+        chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    except (OSError, ValueError) as error:
+        return [fail(str(error), "repair the file that MUNIMENT_CHAINS_FILE names")]
+    served = [chain for chain in chains.values() if chain.rpc_urls]
+    if not served:
+        return [ok("none has a URL: balances are off")]
+    async with Outgoing(allow_private=settings.allow_private_networks) as outgoing:
+        reports = await asyncio.gather(*(_ask(outgoing, chain, examined.now_s) for chain in served))
+    findings = [judge_chain(chain, found) for chain, found in zip(served, reports, strict=True)]
+    try:
+        rows = await examined.database.fetch("SELECT chain_id, settler, next_block FROM chain_progress")
+    except Refusal as refusal:
+        return [*findings, fail(refusal.detail, "look at the database", check="watcher")]
+    heads = {
+        chain.id: max((report.block or 0 for report in found), default=0)
+        for chain, found in zip(served, reports, strict=True)
+    }
+    default = settings.confirmations
+    confirmations = {chain.id: default if chain.confirmations is None else chain.confirmations for chain in served}
+    return [*findings, *judge_watcher(_followed(rows, served), heads, confirmations)]
+
+
+def _followed(rows: Sequence[Row], served: Sequence[Chain]) -> dict[int, int]:
+    """The next block of each chain, for its settler that is furthest behind. Former settlers are left out."""
+    settlers = {(chain.id, settler.raw) for chain in served for settler in chain.settlers}
+    followed: dict[int, int] = {}
+    for chain_id, settler, block in rows:
+        if (chain_id, bytes(settler)) in settlers:
+            followed[chain_id] = min(block, followed.get(chain_id, block))
+    return followed
+
+
+async def _ask(outgoing: Outgoing, chain: Chain, now_s: float) -> list[Report]:
+    """The reports of a chain's URLs; empty after the deadline. `muniment chains check` also reads tokens."""
+    try:
+        async with asyncio.timeout(CHAIN_SECONDS_MAX):
+            return await check_urls(outgoing, {chain.id: chain}, {}, now_s=now_s)
+    except TimeoutError:
+        return []
+
+
+def judge_chain(chain: Chain, reports: Sequence[Report]) -> Finding:
+    """The finding about one chain, which fails only when no URL is usable."""
+    check, remedy = f"chain {chain.id}", "run `muniment chains check`, and repair or replace the URLs"
+    if not reports:
+        return fail(f"its URLs do not answer within {CHAIN_SECONDS_MAX:g} s", remedy, check=check)
+    faults = [f"URL {report.place}: {'; '.join(report.faults)}" for report in reports if report.faults]
+    if not faults:
+        return ok(f"block {max(report.block or 0 for report in reports)}", check=check)
+    judge = fail if all(report.faults for report in reports) else warn
+    return judge(" · ".join(faults), remedy, check=check)
+
+
+def judge_watcher(
+    followed: Mapping[int, int], heads: Mapping[int, int], confirmations: Mapping[int, int]
+) -> list[Finding]:
+    """A finding for each followed chain: `followed` has the next block to read, `heads` the newest block."""
+    findings: list[Finding] = []
+    for chain_id, block in followed.items():
+        head = heads.get(chain_id, 0)
+        if not head:
+            continue  # the chain has its own finding, or no URL any more
+        behind = max(head - confirmations[chain_id] + 1 - block, 0)
+        shown = f"{behind} blocks behind chain {chain_id}"
+        if behind > BLOCKS_BEHIND_MAX:
+            findings.append(warn(shown, "start `muniment intents watch`, or look at its log", check="watcher"))
+        else:
+            findings.append(ok(shown, check="watcher"))
+    return findings
+
+
+async def check_pins(examined: Examined) -> Finding:
+    """Whether bundles wait for long, or fail to be pinned."""
+    try:
+        backlog = await queue.read_backlog(examined.database)
+    except Refusal as refusal:
+        return warn(refusal.detail, "look at the database")
+    return judge_pins(backlog, examined.now_ms) if examined.settings.ipfs_pin_url else judge_unused(backlog)
+
+
+async def check_ipfs_node(examined: Examined) -> Finding:
+    """Whether the IPFS node answers. Its URL is not shown."""
+    settings = examined.settings
+    async with Outgoing(allow_private=True) as outgoing:
+        node = Node(
+            outgoing=outgoing, url=settings.ipfs_pin_url, authorization=settings.ipfs_pin_authorization,
+            look_seconds_max=IPFS_SECONDS_MAX,
+        )  # fmt: skip
+        try:
+            return ok(f"it answers, release {await node.version()}")
+        except NodeFailed as error:
+            remedy = "look at the node, MUNIMENT_IPFS_PIN_URL and MUNIMENT_IPFS_PIN_AUTHORIZATION; uploads go on"
+            return warn(str(error), remedy)
+
+
+def judge_pins(backlog: Backlog, now_ms: int) -> Finding:
+    """The finding about waiting bundles."""
+    shown = f"{backlog.waiting} bundles wait to be pinned"
+    if backlog.stuck:
+        shown = f"{shown}, {backlog.stuck} of them failed {queue.STUCK_FAILURES} times or more"
+        return warn(shown, "`muniment pins list` says why; repair it, then `muniment pins retry`")
+    if backlog.since_ms is not None and now_ms - backlog.since_ms > WAIT_MS_MAX:
+        hours = (now_ms - backlog.since_ms) // 3_600_000
+        return warn(f"{shown}, one for {hours} hours", "look at the node and at the log of the service")
+    return ok(shown if backlog.waiting else "no bundle waits to be pinned")
+
+
+def judge_unused(backlog: Backlog) -> Finding:
+    """The finding without an IPFS node in the settings."""
+    if backlog.waiting:
+        remedy = "configure the node again, or ignore it: waiting bundles cost nothing"
+        return warn(f"{backlog.waiting} bundles wait, but MUNIMENT_IPFS_PIN_URL is empty", remedy)
+    return ok("no IPFS node is configured: pinning is off")

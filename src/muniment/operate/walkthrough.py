@@ -1,0 +1,111 @@
+"""The main operations of a service, shown by the Python client with a throw-away wallet."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from muniment.chains.catalogue import load_chains
+from muniment.client import KeySigner, Registry, TriggerDraft
+from muniment.operate.http_request import ask
+from muniment.protocol.evm.address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muniment.client import Bundle
+    from muniment.service.running.settings import Settings
+
+_BALANCES_SHOWN: Final = 5
+_COINS_SECONDS_MAX: Final = 10.0
+_LIFETIME_MS: Final = 30 * 86_400_000
+
+
+def development_nodes(settings: Settings) -> list[str]:
+    """The RPC URLs on this machine: development nodes, which give coins to any address."""
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None).values()
+    urls = [url for chain in chains for url in chain.rpc_urls]
+    return [url for url in urls if urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walkthrough:
+    """A walk through the service at `url`, on which `bundle` is deployed.
+
+    `on_step` gets the name and the outcome of each step. `nodes` are URLs of development nodes.
+    """
+
+    url: str
+    bundle: Bundle
+    on_step: Callable[[str, str], None]
+    protocol: str = "Mimic"
+    nodes: Sequence[str] = ()
+
+    def run(self) -> None:
+        """Log in, deploy, sign a trigger, list it, deactivate it, list it again.
+
+        Raises the errors of the client.
+        """
+        wallet = KeySigner(secrets.token_bytes(32))
+        self._give_coins(wallet.address)
+        self.on_step("wallet", f"{wallet.address} (a new key, which is not stored)")
+        with Registry(self.url, signer=wallet, protocol=self.protocol) as registry:
+            token = registry.account.log_in()
+            self.on_step("login", f"a signed nonce proves the address; token {token[:12]}…, valid for a day")
+            self._show_balances(registry)
+            self.on_step("API key", f"{registry.account.api_key()[:16]}…, for deploying")
+            cid = self._deploy(registry)
+            sig = self._sign_trigger(registry, cid)
+            self._list(registry, wallet.address, "active")
+            registry.triggers.deactivate([sig])
+            self.on_step("deactivate", "signed by the owner; it is final")
+            self._list(registry, wallet.address, "deactivated")
+
+    def _give_coins(self, address: Address) -> None:
+        for url in self.nodes:
+            call = {"method": "hardhat_setBalance", "params": [address, hex(10**18)]}  # anvil accepts it too
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, **call}).encode()
+            headers = {"content-type": "application/json", "content-length": str(len(body))}
+            with suppress(OSError):
+                ask(url, method="POST", pieces=[body], headers=headers, seconds_max=_COINS_SECONDS_MAX)
+
+    def _show_balances(self, registry: Registry) -> None:
+        for each in registry.account.balances()[:_BALANCES_SHOWN]:
+            amount = Decimal(each.balance).scaleb(-each.decimals).normalize()
+            price = f"at {each.price} US dollars" if each.price else "at an unknown price"
+            self.on_step("balance", f"{amount:f} {each.symbol} on chain {each.chain_id}, {price}")
+
+    def _deploy(self, registry: Registry) -> str:
+        function = registry.functions.deploy(self.bundle)
+        self.on_step("deploy", f"{function.name} {function.version} is {function.cid}, computed here too")
+        return function.cid
+
+    def _sign_trigger(self, registry: Registry, cid: str) -> str:
+        draft = TriggerDraft.of(
+            cid, description="Every six hours, from the walk-through",
+            input={"chainId": 8453, "limit": "1000000000000000000"},
+            config={
+                "type": 0, "schedule": "0 */6 * * *", "delta": "10m",
+                "endDate": time.time_ns() // 1_000_000 + _LIFETIME_MS,
+            },
+            execution_fee_limit="5000000000000000",
+        )  # fmt: skip
+        preview = registry.triggers.preview(draft)
+        self.on_step("preview", f"every six hours, for thirty days; next run {preview.next_runs[0]}")
+        signed = registry.triggers.sign(draft)
+        self.on_step("signature", f"{signed.sig[:18]}…, which is also the trigger's id")
+        trigger = registry.triggers.create(signed)
+        self.on_step("trigger", f"registered at {trigger.created_at}")
+        return trigger.sig
+
+    def _list(self, registry: Registry, address: Address, expected: str) -> None:
+        active = [*registry.triggers.list(signer=address, active=True)]
+        known = [*registry.triggers.list(signer=address)]
+        self.on_step("list", f"{len(active)} active of {len(known)} by this wallet, each checked: it is {expected}")

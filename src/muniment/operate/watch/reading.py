@@ -1,0 +1,196 @@
+"""Reads of one node: ranges of events with hashes which prove that they are of one chain, and receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, cast
+
+from muniment.chains.rpc import Call, Failed
+from muniment.operate.watch.events import TOPICS, SettlerEvent, event_in
+from muniment.operate.watch.nodes import BEHIND, WATCH_LIMITS, Block, blocks_of, may_be_size, receipt_in
+from muniment.outgoing import Unreachable
+from muniment.protocol.intents.generations import Generation
+from muniment.service.resources.intents.chain_facts import RECEIPT_INDEX, Fact
+from muniment.service.storage.sql import number_text, placeholders
+
+if TYPE_CHECKING:
+    from muniment.operate.watch.nodes import Node, Nodes
+    from muniment.protocol.evm.address import Address
+    from muniment.service.storage.database import Database
+
+# Depths below the head at which blocks are kept, besides the last block of each range, so that a short reorganisation
+# takes back few facts.
+_MARKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# The pause after a round of claimed successes. They may be many, and their answers hardly change: they are the intents
+# that operators report as succeeded, but that were carried out before the first followed block.
+_CLAIMS_REST_SECONDS: Final = 60.0
+
+
+class Range(NamedTuple):
+    """The events of a range, its last block, and further blocks of the range to keep (`marks`), lowest first."""
+
+    events: list[SettlerEvent]
+    last: Block
+    marks: list[Block]
+
+
+async def read_range(
+    nodes: Nodes, node: Node, settlers: Sequence[Address], first: int, last: int, *, newest: Block | None, head: int
+) -> Range | None:
+    """Read the blocks from `first` to `last`; None when these are too many for the node.
+
+    The last block and the `newest` followed block must have the same hash before and after the read: then all logs are
+    of one chain. Raises `Unreachable`.
+    """
+    (before,) = await nodes.hashes(node, [last])
+    logs = await _read_logs(nodes, node, settlers, first, last)
+    if before is None:
+        raise Unreachable(BEHIND)
+    if logs is None:
+        return None
+    blocks = blocks_of(logs, settlers, first, last)
+    if blocks.get(last, before) != before:
+        raise Unreachable("garbage", "a log is not of the block that it names")
+    known = {**blocks, last: before, **({newest.number: newest.hash} if newest else {})}
+    depths = [last - depth for depth in reversed(_MARKS) if last == head and last - depth >= first]
+    numbers = list(dict.fromkeys((*known, *depths)))
+    hashes = dict(zip(numbers, await nodes.hashes(node, numbers), strict=True))
+    if any(hashes[number] != block_hash for number, block_hash in known.items()):
+        raise Unreachable("moving", "the chain changed while it was read")
+    events = [event for event in map(event_in, logs) if event is not None]
+    marks = [Block(number, block_hash) for number in depths if (block_hash := hashes[number]) is not None]
+    return Range(events, Block(last, before), marks)
+
+
+async def _read_logs(nodes: Nodes, node: Node, settlers: Sequence[Address], first: int, last: int) -> list[Any] | None:
+    """The answer to `eth_getLogs` for a range; None when the range is too large for the node. Raises `Unreachable`."""
+    wanted = {
+        "address": list(settlers), "fromBlock": hex(first), "toBlock": hex(last), "topics": [list(TOPICS)],
+    }  # fmt: skip
+    blocks = last - first + 1
+    try:
+        (answer,) = await nodes.ask(node, [Call("eth_getLogs", (wanted,))])
+    except Unreachable as error:
+        if not may_be_size(error.reason):
+            raise
+        smaller = node.span.refused(blocks)
+        if not smaller or error.reason.startswith("http-5"):
+            raise
+        return None
+    if isinstance(answer, Failed):
+        if node.span.refused(blocks):
+            return None
+        raise Unreachable("refused", answer.message)
+    if not isinstance(answer, list):
+        raise Unreachable("garbage", "no list of logs")
+    if blocks >= node.span.blocks:
+        node.span.fitted()
+    return cast("list[Any]", answer)
+
+
+class Transactions(NamedTuple):
+    """Transactions of some intents without a receipt; `last` is the `seq` to continue after, None at the end."""
+
+    named: list[bytes]
+    last: int | None
+
+
+@dataclass(slots=True)
+class _Round:
+    """Repeated rounds through a settler's intents of a kind (a condition in SQL)."""
+
+    kind: LiteralString
+    rest_s: float = 0.0
+    after_seq: int = 0
+    begins_s: float = 0.0
+    is_over: bool = False  # at least one round is complete
+
+    def go_on(self, found: Transactions, now_s: float) -> None:
+        if found.last is None:
+            self.is_over, self.begins_s = True, now_s + self.rest_s
+        self.after_seq = found.last or 0
+
+
+# The kinds of intents: conditions, each with an index in the order of `seq`.
+SUBMITTED: Final = "standing = 'submitted'"
+# A proposal may have been sent before operators change the status of its intent.
+ENQUEUED: Final = "standing = 'enqueued'"
+CLAIMED: Final = "status = 'succeeded' AND chain_status IS NULL"
+
+
+def _rounds() -> list[_Round]:
+    return [_Round(SUBMITTED), _Round(ENQUEUED), _Round(CLAIMED, _CLAIMS_REST_SECONDS)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Receipts:
+    """Asks nodes for the receipts of one settler's intents, until each named transaction has one."""
+
+    nodes: Nodes
+    settler: Address
+    database: Database
+    _rounds: list[_Round] = field(default_factory=_rounds)
+    _under_way: list[tuple[_Round, Transactions]] = field(default_factory=list[tuple[_Round, Transactions]])
+
+    @property
+    def all_asked(self) -> bool:
+        """Whether a node was asked for every named transaction at least once."""
+        return all(each.is_over for each in self._rounds)
+
+    async def ask(self, node: Node, followed: int) -> list[Fact]:
+        """The outcomes of the next transactions, in blocks up to `followed`. Raises `Unreachable`.
+
+        The caller stores them and then calls `kept`; otherwise the next call asks for the same transactions again.
+        """
+        due = [each for each in self._rounds if each.begins_s <= self.nodes.now_s()]
+        settler, count = self.settler.raw, self.nodes.limits.intents_per_step
+        parts = [await named_transactions(self.database, settler, each.kind, each.after_seq, count) for each in due]
+        self._under_way = list(zip(due, parts, strict=True))
+        return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
+
+    def kept(self) -> None:
+        """Continue after the transactions of the last `ask`."""
+        for each, part in self._under_way:
+            each.go_on(part, self.nodes.now_s())
+        self._under_way = []
+
+    async def _outcomes(self, node: Node, named: Sequence[bytes], followed: int) -> list[Fact]:
+        calls = [Call("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in named]
+        answers = await self.nodes.ask(node, calls)
+        receipts = [receipt_in(answer, name, followed) for answer, name in zip(answers, named, strict=True)]
+        found = [(name, *receipt) for name, receipt in zip(named, receipts, strict=True) if receipt is not None]
+        numbers = list(dict.fromkeys(block.number for _, block, _ in found))
+        hashes = dict(zip(numbers, await self.nodes.hashes(node, numbers), strict=True))
+        if any(hashes[block.number] != block.hash for _, block, _ in found):
+            raise Unreachable("moving", "a receipt is of another chain")
+        return [
+            Fact(self.nodes.chain.id, block.number, block.hash, name, RECEIPT_INDEX, self.settler.raw, name, outcome)
+            for name, block, outcome in found
+        ]
+
+
+async def named_transactions(
+    database: Database, settler: bytes, kind: LiteralString, after_seq: int, count: int = WATCH_LIMITS.intents_per_step
+) -> Transactions:
+    """The named transactions, still without a receipt, of the next `count` intents of a kind after `after_seq`."""
+    arms = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT seq FROM intents WHERE generation = {number_text(each)} AND settler = ? AND {kind} "
+        "AND seq > ? ORDER BY seq LIMIT ?) part"
+        for each in Generation
+    )
+    rows = await database.fetch(f"{arms} ORDER BY 1 LIMIT ?", (*(settler, after_seq, count) * len(Generation), count))
+    seqs = [seq for (seq,) in rows]
+    if not seqs:
+        return Transactions([], None)
+    marks = placeholders(len(seqs))
+    named = await database.fetch(
+        f"""SELECT named.transaction_hash FROM (
+              SELECT transaction_hash FROM intents WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
+              UNION SELECT transaction_hash FROM intent_proposals
+                WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL) AS named
+            WHERE NOT EXISTS (
+              SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",
+        (*seqs * 2, RECEIPT_INDEX),
+    )
+    return Transactions([name for (name,) in named], seqs[-1] if len(seqs) == count else None)

@@ -1,0 +1,98 @@
+"""Previews: a trigger in plain words, before its owner signs it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from muniment.protocol.evm.typed_data import Domain
+from muniment.protocol.triggers.schedule import next_runs
+from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.protocol.triggers.types import Preview, Values
+from muniment.protocol.wire import encode, iso_time
+
+RUNS_SHOWN: Final = 5
+# Invisible letters, marks and symbols: the characters of Default_Ignorable_Code_Point that are neither formats nor
+# unassigned (Unicode, DerivedCoreProperties.txt), and the empty Braille pattern.
+_UNSEEN: Final = frozenset(
+    map(
+        chr,
+        (
+            0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10),
+            0xFFA0, *range(0xE0100, 0xE01F0),
+        ),
+    )
+)  # fmt: skip
+# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
+_WRITTEN_MS_MAX: Final = 253_402_300_799_999
+
+
+def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
+    """The preview of a trigger with these `values`, which have passed every check."""
+    config = values.config
+    end_ms = int(config["endDate"])
+    runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
+    inputs = [f"Its input {name} is {encode(value).decode()}." for name, value in values.input.items()]
+    end = f"until {_moment(end_ms)}" if end_ms else "without an end"
+    limit = values.execution_fee_limit
+    fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {limit} for a run"
+    validations = f"{values.min_validations} validation{'s' if values.min_validations > 1 else ''}"
+    summary = [
+        f"Function {values.function_cid} may run in your name: {_when(config)}, {end}.",
+        f"A run may start up to {config['delta']} late.",
+        *(inputs or ["It has no inputs."]),
+        f"Each run needs at least {validations}, {fee}.",
+        f"This is version {values.version} of the trigger, under the domain {domain.name}.",
+    ]
+    return Preview(
+        summary=[_visible(each) for each in summary],
+        next_runs=[iso_time(run) for run in runs],
+        warnings=[_visible(each) for each in _warnings(values, domain, runs)],
+    )
+
+
+def _visible(text: str) -> str:
+    """`text` with JSON escapes for characters that are invisible, or move or reorder others.
+
+    `isprintable` is false for controls, formats (such as marks of writing direction), separators of lines and
+    paragraphs, spaces other than U+0020, and unassigned or private characters.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if each.isprintable() and each not in _UNSEEN else json.dumps(each)[1:-1] for each in text)
+
+
+def _when(config: Mapping[str, Any]) -> str:
+    if config["type"] == CRON:
+        return f"on the schedule {config['schedule']} (UTC)"
+    if config["type"] == EVENT:
+        given = [f"topic {position} {_choices(choices)}" for position, choices in enumerate(config["topics"])]
+        topics = f" with {', '.join(given)}" if given else ""
+        return f"whenever contract {config['contract']} on chain {config['chainId']} logs an event{topics}"
+    start_ms = int(config.get("startDate", 0))
+    return f"once, from {_moment(start_ms)} on" if start_ms else "once, as soon as possible"
+
+
+def _moment(timestamp_ms: int) -> str:
+    """A time of a config as text; it may be later than the last date of the calendar."""
+    return iso_time(timestamp_ms) if timestamp_ms <= _WRITTEN_MS_MAX else f"{timestamp_ms} ms after 1970"
+
+
+def _choices(choices: list[str]) -> str:
+    return f"among {', '.join(choices)}" if choices else "anything"
+
+
+def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:
+    warnings: list[str] = []
+    if int(values.config["endDate"]) == 0:
+        warnings.append("It never ends: only deactivating it stops it.")
+    if values.execution_fee_limit == "0":
+        warnings.append("It sets no limit on the fee of a run.")
+    if values.config["type"] == CRON and not runs:
+        warnings.append("It ends before its schedule comes round.")
+    warnings.append(
+        f"The domain {domain.name!r} names no chain and no deployment: every registry under the same name "
+        "accepts this signature."
+    )
+    return warnings

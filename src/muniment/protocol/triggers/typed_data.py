@@ -1,0 +1,409 @@
+"""EIP-712 typed data of triggers: types for a function's inputs, and the alternatives that a caller may use.
+
+Clients use different types for some members, so a signature is verified against the caller's own types. A closed table
+limits them, so that typed data has one meaning for wallet, registry and relayer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import zip_longest
+from operator import itemgetter
+from typing import Any, Final, cast
+
+import msgspec
+
+from muniment.protocol.errors import Invalid, InvalidTypedData
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256_kept
+from muniment.protocol.evm.signature import Signature, personal_digest
+from muniment.protocol.evm.struct_types import read_types
+from muniment.protocol.evm.typed_data import (
+    KEPT_KEY_BYTES_MAX,
+    Domain,
+    Encoder,
+    Struct,
+    array_of,
+    compile_types,
+    digest,
+    encoder_of,
+    types_key,
+)
+from muniment.protocol.evm.words import SAFE_INTEGER_MAX, WORDS, Encode
+from muniment.protocol.wire import Amount, json_kind
+
+# One byte in the types of most clients.
+VALIDATIONS_MAX: Final = 255
+
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
+_FRACTION: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_TOPIC: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+
+
+def check_values(values: object, inputs: Mapping[str, str]) -> None:
+    """Check the rules that are narrower than a value's EIP-712 type.
+
+    The encoder refuses missing members and values out of range; `trigger_hash` runs this and the encoder.
+    Raises `InvalidTypedData` with a pointer that begins at `/values`.
+    """
+    top = object_at(values, "/values")
+    _apply(_TOP_CHECKS, top, "/values")
+    _apply(_CONFIG_CHECKS, object_at(top.get("config"), "/values/config"), "/values/config")
+    given = object_at(top.get("input"), "/values/input")
+    for name, word in inputs.items():
+        if word == "TokenAmount":
+            _apply({name: _check_token_amount}, given, "/values/input")
+
+
+def object_at(value: object, pointer: str) -> dict[str, object]:
+    """`value` if it is an object. Raises `InvalidTypedData` with `pointer` otherwise."""
+    if not isinstance(value, dict):
+        raise InvalidTypedData(f"expected an object, got {json_kind(value)}", pointer=pointer)
+    return cast("dict[str, object]", value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidTypedData(f"expected a string, got {json_kind(value)}")
+    return value
+
+
+def _check_fee_limit(value: object) -> None:
+    if type(value) is not Amount:  # an `Amount` was checked when it was made
+        Amount.parse(_text(value))
+
+
+def _check_validations(value: object) -> None:
+    if type(value) is not int or not 1 <= value <= VALIDATIONS_MAX:
+        raise InvalidTypedData(f"expected an integer from 1 to {VALIDATIONS_MAX}")
+
+
+def _check_natural(value: object) -> None:
+    fits = 0 <= value <= SAFE_INTEGER_MAX if type(value) is int else _DECIMAL.fullmatch(_text(value))
+    if not fits:
+        raise InvalidTypedData("expected an integer from 0 to 2^53 - 1, or a decimal string")
+
+
+def _check_topics(value: object) -> None:
+    if not isinstance(value, list):
+        raise InvalidTypedData(f"expected an array, got {json_kind(value)}")
+    for position, choices in enumerate(cast("list[object]", value)):
+        if not isinstance(choices, list):
+            raise InvalidTypedData(f"expected an array, got {json_kind(choices)}", pointer=f"/{position}")
+        for index, topic in enumerate(cast("list[object]", choices)):
+            if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+                raise InvalidTypedData("a topic is 0x and 64 hex digits", pointer=f"/{position}/{index}")
+
+
+def _check_token_amount(value: object) -> None:
+    amount = object_at(value, "").get("amount")
+    if not isinstance(amount, str) or not _FRACTION.fullmatch(amount):
+        raise InvalidTypedData("an amount of tokens is a decimal string such as 1 or 1.5", pointer="/amount")
+
+
+_Checks = Mapping[str, Callable[[object], object]]
+_TOP_CHECKS: Final[_Checks] = {
+    "executionFeeLimit": _check_fee_limit, "minValidations": _check_validations,
+}  # fmt: skip
+_CONFIG_CHECKS: Final[_Checks] = {
+    "chainId": _check_natural, "startDate": _check_natural, "endDate": _check_natural,
+    "contract": lambda value: Address.parse(_text(value)), "topics": _check_topics,
+}  # fmt: skip
+
+
+def _apply(checks: _Checks, given: Mapping[str, object], pointer: str) -> None:
+    for name, check in checks.items():
+        if name in given:
+            try:
+                check(given[name])
+            except Invalid as error:
+                faults = error.under(f"{pointer}/{name}").faults
+                raise InvalidTypedData(error.detail, faults=faults) from None
+
+
+PRIMARY: Final = "Trigger"
+TOKEN: Final = {"address": "address", "chainId": "uint256"}
+TOKEN_AMOUNT: Final = {"token": "Token", "amount": "string"}
+
+# Cached tokens: an entry takes at most about 1 kB, 2 MB when full.
+_TOKENS_KEPT: Final = 2_048
+
+
+def compile_trigger(trigger: Iterable[tuple[str, str]], config: Iterable[tuple[str, str]], inputs: Struct) -> Encoder:
+    """The encoder for these members of Trigger and Config: pairs of name and type word, in their order."""
+    configs = Struct("Config", [(name, word, _ENCODERS[word]) for name, word in config], hashed=keccak256_kept)
+    held = {**_ENCODERS, "Input": inputs.encode, "Config": configs.encode}
+    return Encoder(Struct(PRIMARY, [(name, word, held[word]) for name, word in trigger], (inputs, configs)))
+
+
+def compile_input(fixed: dict[str, Any]) -> Struct:
+    """The struct Input of the definitions `fixed`, which include Token and TokenAmount if Input uses them.
+
+    Raises `InvalidTypedData` with a pointer that begins at `/types`.
+    """
+    read = read_types(fixed, "Input")
+    members = [(each.name, each.type, encoder_of(each, _ENCODERS)) for each in read.members["Input"]]
+    return Struct("Input", members, [struct for struct in (_TOKEN, _TOKEN_AMOUNT) if struct.name in fixed])
+
+
+def _cached(encode: Encode, names: Iterable[str]) -> Encode:
+    """`encode` with a cache, for a struct whose members `names` are short in every valid value."""
+    names = tuple(names)
+    members_of = cast("Callable[[dict[str, object]], tuple[object, ...]]", itemgetter(*names))
+
+    # `typed`, because 1 and true are equal in Python.
+    @lru_cache(maxsize=_TOKENS_KEPT, typed=True)
+    def hash_of(*values: object) -> bytes:
+        return encode(dict(zip(names, values, strict=True)))
+
+    def encode_kept(value: object) -> bytes:
+        if isinstance(value, dict) and len(members := cast("dict[str, object]", value)) == len(names):
+            try:
+                return hash_of(*members_of(members))
+            except (KeyError, TypeError):  # TypeError: a list or an object, which cannot be looked up
+                pass
+        return encode(cast("object", value))
+
+    return encode_kept
+
+
+_TOKEN: Final = Struct("Token", [(name, word, WORDS[word]) for name, word in TOKEN.items()])
+_encode_token: Final = _cached(_TOKEN.encode, TOKEN)
+_TOKEN_AMOUNT: Final = Struct(
+    "TokenAmount", [("token", "Token", _encode_token), ("amount", "string", WORDS["string"])], [_TOKEN], keccak256_kept
+)
+_ENCODERS: Final = {
+    **WORDS,
+    "bytes32[][]": array_of(array_of(WORDS["bytes32"])),
+    "string[][]": array_of(array_of(WORDS["string"])),
+    "Token": _encode_token,
+    "TokenAmount": _TOKEN_AMOUNT.encode,
+}
+
+
+Types = dict[str, list[dict[str, str]]]
+# Pairs of name and type word, in their order: a struct's members, a function's inputs.
+_Pairs = Sequence[tuple[str, str]]
+
+CRON: Final = 0
+EVENT: Final = 1
+ONCE: Final = 2
+
+DEACTIVATE: Final = "Deactivate"
+DEACTIVATE_TYPES: Final[Types] = {DEACTIVATE: [{"name": "triggerSigs", "type": "string[]"}]}
+
+_TRIGGER: Final = {
+    "functionCid": "string", "version": "string", "input": "Input", "config": "Config",
+    "executionFeeLimit": "uint256", "minValidations": "uint8",
+}  # fmt: skip
+_CONFIG: Final = {
+    CRON: {"type": "uint8", "schedule": "string", "delta": "string", "endDate": "uint256"},
+    EVENT: {
+        "type": "uint8", "chainId": "uint256", "contract": "address", "topics": "bytes32[][]",
+        "delta": "string", "endDate": "uint256",
+    },
+    ONCE: {"type": "uint8", "startDate": "uint256", "delta": "string", "endDate": "uint256"},
+}  # fmt: skip
+
+# The closed table: alternatives to the type of a member in `/triggers/sign-params`.
+_ANY_UINT: Final = frozenset(word for word in WORDS if word.startswith("uint"))
+_ALSO: Final[Mapping[str, frozenset[str]]] = {
+    "executionFeeLimit": frozenset({"string"}), "minValidations": _ANY_UINT, "type": _ANY_UINT,
+    "chainId": _ANY_UINT, "startDate": _ANY_UINT, "endDate": _ANY_UINT,
+    "contract": frozenset({"string"}), "topics": frozenset({"string[][]"}),
+}  # fmt: skip
+_OPTIONAL: Final = {CRON: frozenset[str](), EVENT: frozenset[str](), ONCE: frozenset({"startDate"})}
+
+# A function has one set of inputs, and its clients use two or three sets of types. An encoder with five inputs takes
+# about 7 kB, with the 64 inputs that a manifest may have 37 kB: 19 MB when full of these.
+_ENCODERS_KEPT: Final = 512
+_INPUTS_KEPT: Final = 512
+
+
+@lru_cache(maxsize=16)  # one registry has one name
+def registry_domain(protocol_name: str) -> Domain:
+    """The EIP-712 domain of every trigger and deactivation."""
+    return Domain(name=f"{protocol_name} Protocol - Registry", version="1")
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def types_for(inputs: Mapping[str, str], config_type: int) -> Types:
+    """The types of `/triggers/sign-params`: Trigger, Input, Config, then Token and TokenAmount if they are used.
+
+    `inputs` maps the names of the manifest's inputs to their type words, in the manifest's order. `config_type`
+    is `CRON`, `EVENT` or `ONCE`.
+    """
+    structs = {PRIMARY: _TRIGGER, "Input": _input_of(inputs), "Config": _CONFIG[config_type], **_structs_used(inputs)}
+    return {struct: _definition(members) for struct, members in structs.items()}
+
+
+def check_types(types: object, inputs: Mapping[str, str], config_type: int) -> None:
+    """Check a caller's types against the closed table.
+
+    The order of members is free in Trigger and Config, whose members are found by name; Input, Token and
+    TokenAmount have one order. Raises `InvalidTypedData` with a pointer that begins at `/types`.
+    """
+    _checked_members(types, tuple(inputs.items()), config_type)
+
+
+def _checked_members(types: object, inputs: tuple[tuple[str, str], ...], config_type: int) -> tuple[_Pairs, _Pairs]:
+    """The members of Trigger and of Config, after `check_types`."""
+    if not isinstance(types, dict):
+        raise InvalidTypedData("types is an object of struct definitions", pointer="/types")
+    given = cast("dict[str, object]", types)
+    fixed = _fixed(inputs)
+    wanted = [PRIMARY, "Config", *fixed]
+    for name in wanted:
+        if name not in given:
+            raise InvalidTypedData(f"types does not define {name}", pointer="/types")
+    if len(given) != len(wanted):
+        raise InvalidTypedData(f"types defines {', '.join(wanted)} and nothing else", pointer="/types")
+    trigger = _check_any_order(given[PRIMARY], PRIMARY, _TRIGGER, frozenset())
+    config = _check_any_order(given["Config"], "Config", _CONFIG[config_type], _OPTIONAL[config_type])
+    for name, members in fixed.items():
+        if given[name] != members:
+            _check_in_order(given[name], name, members)
+    return trigger, config
+
+
+def trigger_encoder(types: object, inputs: Mapping[str, str], config_type: int) -> Encoder:
+    """The encoder for a caller's types, after `check_types`. Encoders of accepted types are cached."""
+    key = types_key(types)
+    kept = _kept if len(key) <= KEPT_KEY_BYTES_MAX else _kept.__wrapped__
+    return kept(key, tuple(inputs.items()), config_type)
+
+
+@lru_cache(maxsize=_ENCODERS_KEPT)
+def _kept(key: bytes, inputs: tuple[tuple[str, str], ...], config_type: int) -> Encoder:
+    trigger, config = _checked_members(msgspec.json.decode(key), inputs, config_type)
+    return compile_trigger(trigger, config, _input_struct(inputs))
+
+
+@lru_cache(maxsize=_INPUTS_KEPT)
+def _input_struct(inputs: tuple[tuple[str, str], ...]) -> Struct:
+    return compile_input(_fixed(inputs))
+
+
+@lru_cache(maxsize=_INPUTS_KEPT)
+def _fixed(inputs: tuple[tuple[str, str], ...]) -> Types:
+    """The structs of `types_for` in which callers may change neither types nor order."""
+    given = dict(inputs)
+    structs = {"Input": _input_of(given), **_structs_used(given)}
+    return {struct: _definition(members) for struct, members in structs.items()}
+
+
+def _definition(members: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "type": word} for name, word in members.items()]
+
+
+def _input_of(inputs: Mapping[str, str]) -> dict[str, str]:
+    """The members of Input. Wallets cannot sign the types `uint` and `int`: EIP-712 types have a size."""
+    bare = {"int": "int256", "uint": "uint256"}
+    return {name: bare.get(word, word) for name, word in inputs.items()}
+
+
+def _structs_used(inputs: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    words = set(inputs.values())
+    if "TokenAmount" in words:
+        return {"Token": TOKEN, "TokenAmount": TOKEN_AMOUNT}
+    return {"Token": TOKEN} if "Token" in words else {}
+
+
+def _check_in_order(given: object, struct: str, definition: list[dict[str, str]]) -> None:
+    wanted = _read_members(definition, struct)
+    for index, (member, due) in enumerate(zip_longest(_read_members(given, struct), wanted)):
+        if member != due:
+            detail = f"{struct} has {f'{due[0]} of type {due[1]}' if due else 'no member'} here"
+            raise InvalidTypedData(detail, pointer=f"/types/{struct}" + (f"/{index}" if member else ""))
+
+
+def _check_any_order(given: object, struct: str, wanted: Mapping[str, str], optional: frozenset[str]) -> _Pairs:
+    members = _read_members(given, struct)
+    seen: set[str] = set()
+    for index, (name, word) in enumerate(members):
+        pointer = f"/types/{struct}/{index}"
+        if name not in wanted:
+            raise InvalidTypedData(f"{struct} has no such member", pointer=f"{pointer}/name")
+        if name in seen:
+            raise InvalidTypedData("two members of a struct have one name", pointer=f"{pointer}/name")
+        if word != wanted[name] and word not in _ALSO.get(name, ()):
+            raise InvalidTypedData(f"{name} has another type, such as {wanted[name]}", pointer=f"{pointer}/type")
+        seen.add(name)
+    for name in wanted:
+        if name not in seen and name not in optional:
+            raise InvalidTypedData(f"{struct} lacks its member {name}", pointer=f"/types/{struct}")
+    return members
+
+
+def _read_members(given: object, struct: str) -> list[tuple[str, str]]:
+    """The members as pairs of name and type, without other keys."""
+    if not isinstance(given, list):
+        raise InvalidTypedData("a struct is an array of members", pointer=f"/types/{struct}")
+    pairs: list[tuple[str, str]] = []
+    for index, item in enumerate(cast("list[object]", given)):
+        member = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        name, word = member.get("name"), member.get("type")
+        if member.keys() != {"name", "type"} or not isinstance(name, str) or not isinstance(word, str):
+            detail = "a member is an object of exactly name and type, both strings"
+            raise InvalidTypedData(detail, pointer=f"/types/{struct}/{index}")
+        pairs.append((name, word))
+    return pairs
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def trigger_hash(types: object, values: object, inputs: Mapping[str, str]) -> bytes:
+    """EIP-712 `hashStruct` of a trigger, 32 bytes, after every check of its types and values.
+
+    Raises `InvalidTypedData` with a pointer that begins at `/types` or `/values`.
+    """
+    encoder = trigger_encoder(types, inputs, config_type_of(values))
+    check_values(values, inputs)
+    return encoder.struct_hash(values)
+
+
+def config_type_of(values: object) -> int:
+    """The variant of the config in `values`. Raises `InvalidTypedData`."""
+    config = object_at(object_at(values, "/values").get("config"), "/values/config")
+    config_type = config.get("type")
+    if type(config_type) is not int or config_type not in _CONFIG:
+        detail = "the type of a config is the integer 0 (cron), 1 (event) or 2 (once)"
+        raise InvalidTypedData(detail, pointer="/values/config/type")
+    return config_type
+
+
+def message(values: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[str, Any]:
+    """`values` that passed `trigger_hash`, for `/triggers/sign-params`: each address with its checksum (EIP-55)."""
+    config: dict[str, Any] = dict(values["config"])
+    if "contract" in config:
+        config["contract"] = _shown(config["contract"], "address")
+    shown = {name: _shown(value, inputs[name]) for name, value in values["input"].items()}
+    return {**values, "input": shown, "config": config}
+
+
+def _shown(value: Any, word: str) -> Any:
+    if word == "address":
+        return str(Address.parse(value))
+    if word == "Token":
+        return {**value, "address": _shown(value["address"], "address")}
+    return {**value, "token": _shown(value["token"], "Token")} if word == "TokenAmount" else value
+
+
+# --- deactivation ---------------------------------------------------------------------------------
+
+
+def deactivation_text(trigger_sigs: Sequence[Signature]) -> str:
+    """The text of a deactivation for `personal_sign`: the canonical signatures in the posted order, joined by `,`."""
+    return ",".join(trigger_sigs)
+
+
+def deactivation_digests(trigger_sigs: Sequence[Signature], domain: Domain) -> tuple[bytes, bytes]:
+    """The two digests that an owner can sign to deactivate triggers: text (EIP-191) and typed data (EIP-712)."""
+    as_text = personal_digest(deactivation_text(trigger_sigs).encode("ascii"))
+    struct_hash = compile_types(DEACTIVATE_TYPES, DEACTIVATE).struct_hash({"triggerSigs": list(trigger_sigs)})
+    return as_text, digest(domain, struct_hash)

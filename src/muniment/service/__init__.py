@@ -1,0 +1,1 @@
+"""The registry: its HTTP interface, its storage, its console, and what they run on."""

@@ -1,0 +1,204 @@
+"""Wiring: builds the `Context` from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment.chains.catalogue import Chain, load_chains
+from muniment.chains.holdings import Holdings
+from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
+from muniment.chains.token_lists import PACKAGED_LIST, TokenLists
+from muniment.outgoing import Lookups, Outgoing, StrangersLookups
+from muniment.service.app.traced import traced
+from muniment.service.auth.secrets import RingFile, parse_secrets
+from muniment.service.blocks import block_directory, open_blocks, place_of_blocks
+from muniment.service.context import Context
+from muniment.service.http.admission import ClientAddresses
+from muniment.service.resources.functions.store import find_inputs
+from muniment.service.resources.log.witnessing.policies import read_policy
+from muniment.service.running.clock import STEADY_MS, Clock
+from muniment.service.running.limits.disk import DiskReserve
+from muniment.service.running.limits.limiter import Limiter
+from muniment.service.running.limits.memory import MEMORY_FILE, Memory, open_memory
+from muniment.service.running.metrics.database import DatabaseMetrics
+from muniment.service.running.metrics.recorder import Metrics
+from muniment.service.running.tracing.opening import open_tracer
+from muniment.service.storage import open_database, open_replicated, sqlite_file
+from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
+from muniment.service.storage.epoch import Epochs
+
+if TYPE_CHECKING:
+    from muniment.service.blocks.store import BlockStore
+    from muniment.service.http.request import Request
+    from muniment.service.running.settings import Settings
+    from muniment.service.storage.database import Database, Reader
+
+# Inputs of functions kept in memory: a function has at most 64, so at most some 40 MB.
+_INPUTS_KEPT: Final = 4_096
+# Receivers of webhooks, and their name servers, are anywhere in the world.
+_HOOK_CONNECT_SECONDS_MAX: Final = 5.0
+# Threads of look-ups in all, and for one owner: of deliveries; of tests, whose host names are new.
+_HOOK_LOOKUPS: Final = (16, 2)
+_HOOK_TEST_LOOKUPS: Final = (8, 1)
+
+
+def build_context(
+    settings: Settings,
+    *,
+    now_ms: Callable[[], int] | None = None,
+    monotonic_ms: Callable[[], int] | None = None,
+    steady_ms: int = STEADY_MS,
+    shares_limits: bool = False,
+    metrics: Metrics | None = None,
+    database_limits: DatabaseLimits = DATABASE_LIMITS,
+) -> Context:
+    """The context for `settings`. The clocks and chance enter here and nowhere else.
+
+    A clock `now_ms` without a monotonic one is never judged. `steady_ms` is how long a clock that stepped must be
+    steady before it is trusted again.
+
+    `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
+    `metrics` are shared with the other processes that serve; None: new ones for this process alone.
+
+    Blocks in the database can be used only when this is called where the database's event loop runs.
+    """
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    metrics = metrics or Metrics.of_process()
+    clients = ClientAddresses(settings.proxies)
+    tracer = open_tracer(settings.trace_endpoint, settings.trace_ratio)
+    database, reader_for, wrote = _database(settings, clients, database_limits, DatabaseMetrics(metrics))
+    if tracer is not None:
+        database, reader_for = traced(database, reader_for, tracer)
+    fixed = parse_secrets(settings.secret) if settings.secret else None
+    clock = _clock(now_ms, monotonic_ms, steady_ms)
+    if settings.tlog_name:
+        read_policy(settings)  # raises for an unusable file, before resources are opened
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)
+    return Context(
+        settings=settings,
+        database=database,
+        reader_for=reader_for,
+        wrote=wrote,
+        epochs=Epochs(database),
+        clients=clients,
+        blocks=_blocks(settings, database),
+        limiter=_limiter(settings, is_shared=shares_limits),
+        disk=DiskReserve(directories_of(settings)),
+        metrics=metrics,
+        chains=chains,
+        secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
+        clock=clock,
+        random_bytes=os.urandom,
+        find_inputs=_remembered(database),
+        holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
+        outgoing=outgoing,
+        # Without a tracer: receivers are third parties, and must not see the trace of a delivery.
+        outgoing_webhooks=Outgoing(
+            allow_private=settings.allow_private_networks,
+            connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
+            lookups=StrangersLookups(usual=Lookups(*_HOOK_LOOKUPS), trials=Lookups(*_HOOK_TEST_LOOKUPS)),
+        ),
+        tracer=tracer,
+    )
+
+
+def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:
+    memory = open_memory(settings.data_dir / MEMORY_FILE) if is_shared else Memory.of_process()
+    return Limiter(
+        settings.rate_limits, memory, time.monotonic_ns,
+        unix_s=lambda: int(time.time()), exempt=settings.exempt_networks,
+    )  # fmt: skip
+
+
+def _clock(now_ms: Callable[[], int] | None, monotonic_ms: Callable[[], int] | None, steady_ms: int) -> Clock:
+    if now_ms is not None and monotonic_ms is None:
+        return Clock.trusted(now_ms)
+    return Clock(now_ms or _wall_ms, monotonic_ms or _monotonic_ms, steady_ms=steady_ms)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    """The time since the machine was started; on Linux with the time for which it was suspended (clock_gettime(2))."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+
+
+def _database(
+    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits, metrics: DatabaseMetrics
+) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
+    """The database, the choice of a reader for a request, and the function that notes the writes of a client."""
+    if not settings.read_urls:
+        database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits, metrics=metrics)
+        return database, lambda _: database, None
+    replicated = open_replicated(
+        settings.database_url, settings.read_urls,
+        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits, metrics=metrics,
+    )  # fmt: skip
+    return replicated, lambda request: replicated.reader_for(clients.address(request)), replicated.wrote
+
+
+def _blocks(settings: Settings, database: Database) -> BlockStore:
+    """The block store of the settings, on the event loop that runs here, if one does."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+    return open_blocks(
+        settings.blocks_url, data_dir=settings.data_dir,
+        database=database, database_url=settings.database_url, loop=loop,
+    )  # fmt: skip
+
+
+def directories_of(settings: Settings) -> list[Path]:
+    """The local directories that store clients' data. Raises `ValueError` for an unusable setting of blocks."""
+    file = sqlite_file(settings.database_url, data_dir=settings.data_dir)
+    blocks = block_directory(place_of_blocks(settings.blocks_url, settings.database_url), settings.data_dir)
+    others = [file.parent if file else None, blocks]
+    return [settings.data_dir, *(each for each in others if each is not None)]
+
+
+def build_holdings(
+    settings: Settings, chains: Mapping[int, Chain], outgoing: Outgoing, clock: Clock, directory: Path
+) -> Holdings:
+    """Chains, token lists and prices; lists from URLs are kept in `directory`. Raises `ValueError`."""
+    served = {chain.id: chain for chain in chains.values() if chain.rpc_urls}
+    lists = dict.fromkeys(entry for chain in served.values() for entry in chain.token_lists)
+    tokens = TokenLists(
+        [*lists, PACKAGED_LIST], chains=chains, directory=directory,
+        outgoing=outgoing, now_ms=clock.monotonic_ms,
+    )  # fmt: skip
+    sources: list[PriceSource] = []
+    if settings.prices_file:
+        sources.append(StaticPrices.read(Path(settings.prices_file)))
+    if settings.price_api_url:
+        slugs = {chain.id: chain.price_slug for chain in served.values() if chain.price_slug}
+        sources.append(PriceApi(settings.price_api_url, outgoing, slugs))
+    return Holdings(
+        served, tokens, sources, outgoing,
+        now_ms=clock.now_ms, monotonic_ms=clock.monotonic_ms, seconds_max=settings.balances_timeout_s,
+    )  # fmt: skip
+
+
+def _remembered(database: Database) -> Callable[[bytes], Any]:
+    """`find_inputs` with a cache: a function's inputs never change, and every trigger needs them."""
+    known: dict[bytes, Mapping[str, str]] = {}
+
+    async def find(digest: bytes) -> Mapping[str, str] | None:
+        if (inputs := known.get(digest)) is not None:
+            return inputs
+        inputs = await find_inputs(database, digest)
+        if inputs is not None:
+            if len(known) >= _INPUTS_KEPT:
+                known.clear()
+            known[digest] = inputs
+        return inputs
+
+    return find

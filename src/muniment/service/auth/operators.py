@@ -1,0 +1,172 @@
+"""Operators: their keys, with which they may write intents, and the audit log of their writes.
+
+A key is `mno_` and 32 random bytes in hex. Only its SHA-256 is stored: the hash of 32 random bytes cannot be reversed,
+so a copy of the database gives no access, and no slow hash is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, ClassVar, Final, LiteralString, Self
+
+from muniment.protocol.errors import ConflictingCredentials, InvalidOperatorKey, MissingCredential, Refusal
+from muniment.service.auth.caller import only
+from muniment.service.context import Context
+from muniment.service.storage.sql import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muniment.service.http.request import Request
+    from muniment.service.storage.database import Database, Reader, Transaction
+
+_KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
+# The prefix of a status change of an intent in the audit log.
+MOVE: Final = "move to "
+# The name in the audit log for imports from a file.
+IMPORT: Final = "import"
+# The same for local commands; no operator can have this name.
+LOCAL: Final = "(local)"
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCaller:
+    """An operator with a key in `x-operator-key`."""
+
+    name: str
+
+    security: ClassVar[list[dict[str, list[str]]]] = [{"operatorKey": []}]
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (ConflictingCredentials, MissingCredential, InvalidOperatorKey)
+
+    @classmethod
+    async def from_request(cls, request: Request) -> Self:
+        """Raises `MissingCredential`, `InvalidOperatorKey`, `ConflictingCredentials`."""
+        key = only(request.headers(b"x-operator-key"), "x-operator-key")
+        if key is None:
+            raise MissingCredential("x-operator-key is missing; `muniment operators add` makes one")
+        name = await _operator_of(Context.from_request(request).database, key)
+        if name is None:
+            raise InvalidOperatorKey("not an operator key of this service, or one that was revoked")
+        request.wallet_units = 0  # operators are not limited
+        return cls(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator as listed: times in milliseconds since 1970, `revoked_at_ms` None while the key is valid."""
+
+    name: str
+    created_at_ms: int
+    revoked_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One audited write: time, operator, action, and the hash of the intent."""
+
+    at_ms: int
+    operator: str
+    action: str
+    intent_hash: bytes
+
+
+def new_key(random_bytes: Callable[[int], bytes]) -> str:
+    """A new random key."""
+    return f"mno_{random_bytes(32).hex()}"
+
+
+def check_name(name: str) -> str:
+    """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens.
+
+    Raises it for the name of imports in the audit log too: no operator may have that name.
+    """
+    if name == IMPORT:
+        raise ValueError(f"the name {IMPORT} is reserved: the audit log uses it for imports from files")
+    if not _NAME.fullmatch(name):
+        raise ValueError("an operator's name must have 1 to 100 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
+    """Register `key` for the operator `name`. A revoked name gets a new key: it is the same operator.
+
+    Raises `ValueError` for a malformed name, and for one with a valid key.
+    """
+    added = await tx.execute(
+        """INSERT INTO operators (name, key_hash, created_at_ms) VALUES (?, ?, ?)
+           ON CONFLICT (name) DO UPDATE
+           SET key_hash = excluded.key_hash, created_at_ms = excluded.created_at_ms, revoked_at_ms = NULL
+           WHERE operators.revoked_at_ms IS NOT NULL""",
+        (check_name(name), _hash(key), now_ms),
+    )
+    if not added:
+        raise ValueError(f"{name} already has a key; revoke it first, or choose another name")
+
+
+async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
+    """Revoke the key of `name` from the next request on. Raises `ValueError` if it has no valid key."""
+    revoked = await tx.execute(
+        "UPDATE operators SET revoked_at_ms = ? WHERE name = ? AND revoked_at_ms IS NULL", (now_ms, name)
+    )
+    if not revoked:
+        raise ValueError(f"no operator named {name} has a key")
+
+
+async def fetch_all(database: Database) -> list[Operator]:
+    """All operators, also revoked ones, sorted by name."""
+    rows = await database.fetch("SELECT name, created_at_ms, revoked_at_ms FROM operators ORDER BY name")
+    return [Operator(*row) for row in rows]
+
+
+async def enter(tx: Transaction, operator: str, action: str, intent_hash: bytes, now_ms: int) -> None:
+    """Add to the audit log, in the transaction of the write itself."""
+    await tx.execute(
+        "INSERT INTO audit_entries (at_ms, operator, action, subject) VALUES (?, ?, ?, ?)",
+        (now_ms, operator, action, intent_hash),
+    )
+
+
+async def audited(
+    database: Database, *, operator: str | None, intent_hash: bytes | None, limit: int
+) -> list[AuditEntry]:
+    """The newest `limit` entries of the audit log, newest first; only those by `operator`, or about an intent."""
+    given: dict[LiteralString, object] = {"operator = ?": operator, "subject = ?": intent_hash}
+    where = Where()
+    for clause, value in given.items():
+        where.add_if(clause, value)
+    rows = await database.fetch_slow(
+        f"SELECT at_ms, operator, action, subject FROM audit_entries{where.sql} ORDER BY seq DESC LIMIT ?",
+        (*where.parameters, limit),
+    )
+    return [AuditEntry(*row) for row in rows]
+
+
+async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tuple[int, str]]:
+    """The times (milliseconds since 1970) and statuses of the moves of an intent, in order, without their operators.
+
+    Each status comes once, with the time of its first move. `client` is the address of the waiting client. Raises
+    `DeadlineExceeded`.
+    """
+    rows = await reader.fetch_slow(
+        f"""SELECT min(at_ms), action FROM audit_entries WHERE subject = ? AND action LIKE '{MOVE}%'
+            GROUP BY action ORDER BY min(seq)""",
+        (intent_hash,),
+        client=client,
+    )
+    return [(at_ms, action.removeprefix(MOVE)) for at_ms, action in rows]
+
+
+async def _operator_of(database: Database, key: str) -> str | None:
+    if not _KEY.fullmatch(key):
+        return None
+    row = await database.fetch_one(
+        "SELECT name FROM operators WHERE key_hash = ? AND revoked_at_ms IS NULL", (_hash(key),)
+    )
+    return row[0] if row else None
+
+
+def _hash(key: str) -> bytes:
+    return sha256(key.encode()).digest()

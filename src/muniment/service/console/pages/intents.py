@@ -1,0 +1,313 @@
+"""Intents: the list, and each with its life line, operations, proposals and logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment.protocol.errors import IntentNotFound
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.lifecycle import INTENT, Moment
+from muniment.protocol.intents.types import Intent, Move
+from muniment.service.console import reading, rows
+from muniment.service.console.page import page
+from muniment.service.console.parts import (
+    ChoiceField,
+    TextField,
+    TimeField,
+    absolute,
+    facts,
+    filter_form,
+    heading,
+    identifier,
+    live,
+    milliseconds,
+    pages,
+    relative,
+    relative_words,
+    state,
+    table,
+)
+from muniment.service.console.words import Tokens, asked_for, kinds_of, offered, operations_of, paid_on, shows_offers
+from muniment.service.context import Context
+from muniment.service.http.html.frame import Page, root_from
+from muniment.service.http.html.markup import NOTHING, Html, html, strange
+from muniment.service.http.query import QueryReader
+from muniment.service.http.request import Request
+from muniment.service.resources.intents import store
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.intents.reading.moves import list_moves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.protocol.intents.types import AnyIntent, AnyProposal, Log
+    from muniment.service.console.words import Operation
+
+_QUERY: Final = QueryReader(IntentQuery)
+# The types of operations of both forms: a number means nearly the same in either.
+_OPERATIONS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap, SVM call", "Dynamic call")
+_FILTERS: Final = (
+    ChoiceField("status", "Status", tuple((name, name) for name in INTENT)),
+    ChoiceField("op", "Operation", tuple((str(number), words) for number, words in enumerate(_OPERATIONS))),
+    TextField("user", "User"),
+    TextField("settler", "Settler"),
+    TextField("configSig", "Trigger"),
+    TimeField("createdAfter", "After (UTC)"),
+    TimeField("createdBefore", "Until (UTC)"),
+)
+
+
+@page("/console/intents")
+async def list_page(context: Context, request: Request) -> Page:
+    """The intents that match the filters, newest first."""
+    root = root_from(request.path)
+    query = reading.read_query(request, _QUERY, b"generation=all")
+    found = await reading.intents(context, request, query)
+    none = "No intent matches." if request.query else "No intent has arrived yet. Relayers record them as operators."
+    body = html(
+        "{}{}{}{}",
+        heading("Intents", level=1),
+        filter_form(request, _FILTERS),
+        live("intents", found.prev, rows.intents(found.records, root, context.now_ms(), none=none), request),
+        pages(request, found.next),
+    )
+    return Page("Intents", body, "intents", f"{root}intents?generation=all", ("live.js",))
+
+
+_PROPOSAL: Final = ("Proposal", "Solver", "Status", "Offers", "Fees", "Signatures", "Transaction")
+_VERIFIED: Final = {True: "valid", False: "not valid", None: "cannot be told"}
+# `2026-11-20 19:48:00`, and its clock.
+_DATED, _CLOCK = 19, 8
+# `0x` and 130 digits.
+_SIGNATURE_LENGTH: Final = 132
+# Chains of a settlement contract that are named; others are counted.
+_NAMED_MAX: Final = 3
+_UNDECIDED: Final = ("created", "enqueued", "submitted")
+
+
+@page("/console/intents/{hash}")
+async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page:
+    """One intent. Its script announces changes.
+
+    It shows the newest 50 proposals and logs, as a listing does: an intent may have thousands, which
+    `GET /intents/{hash}` streams.
+    """
+    root, now_ms = root_from(request.path), context.now_ms()
+    reader = context.reader_for(request)
+    head = await store.find(reader, hash.raw, Moment(now_ms, context.settings.settlement_grace_s))
+    if head is None:
+        raise IntentNotFound("no intent is recorded under this hash")
+    (record,) = await store.listed(reader, [head])
+    intent = reading.intent(record.encode())
+    moves: list[Move] = await list_moves.handler(context, request, hash)
+    shown = _Shown(context, intent, root)
+    title = ", ".join(kinds_of(intent))
+    json = f"{root}intents/{hash}"
+    body = html(
+        '<a class="back" href="{}console/intents">Intents</a>{}{}{}{}{}{}{}{}',
+        root, heading(title, end=state(intent.status), level=1), _life_line(moves, now_ms),
+        _changed(hash, head.etag) if intent.status in _UNDECIDED else None,
+        _why(intent, moves, now_ms), shown.facts(now_ms), shown.operations(),
+        html(
+            "{}{}", heading("Proposals", end=_newest(len(intent.proposals), head.proposal_count, json)),
+            shown.proposals(),
+        ),
+        html("{}{}", heading("Logs", end=_newest(len(intent.logs), head.log_count, json)), _logs(intent.logs)),
+    )  # fmt: skip
+    return Page(f"{title} {hash[:10]}", body, "intents", json, ("intent.js",))
+
+
+def _life_line(moves: Sequence[Move], now_ms: int) -> Html:
+    days = ["", *(absolute(each.at)[:10] if each.at else "" for each in moves)]
+    steps = [
+        html("<li>{}<br>{}", state(each.status), _moved(each, now_ms, has_day=day != days[number]))
+        for number, (each, day) in enumerate(zip(moves, days[1:], strict=True))
+    ]
+    return html('<ol class="life" aria-label="Life of the intent">{}</ol>', steps)
+
+
+def _moved(move: Move, now_ms: int, *, has_day: bool) -> Html:
+    """The time of a move: to the second, because moves are seconds apart."""
+    if not move.at:
+        return html('<span class="faint">time not known</span>')
+    exact = absolute(move.at).removesuffix(" UTC")
+    shown = exact if has_day or len(exact) != _DATED else exact[-_CLOCK:]
+    return html('<time title="{}">{}</time>', relative_words(move.at, now_ms), shown)
+
+
+def _changed(intent_hash: str, etag: str) -> Html:
+    """The place where a script announces that the intent has changed."""
+    return html(
+        '<div id="changed" class="changed" data-hash="{}" data-etag="{}" aria-live="polite"></div>', intent_hash, etag
+    )
+
+
+def _newest(shown: int, count: int, json: str) -> Html:
+    """A note that only the newest are shown, with a link to all of them."""
+    if shown >= count:
+        return NOTHING
+    return html('<span>the newest {} of {}; <a href="{}">all as JSON</a></span>', shown, f"{count:,}", json)
+
+
+def _why(intent: AnyIntent, moves: Sequence[Move], now_ms: int) -> Html | None:
+    """The reason why nothing happened, or the next event that the intent waits for, if the records show it."""
+    if intent.status == "expired":
+        words = _why_expired(intent, moves)
+    elif intent.status == "discarded":
+        words = "The relayer discarded it. Its logs may say why."
+    elif intent.status == "failed":
+        words = "The transaction failed on the chain. The logs may say why."
+    elif intent.status in {"created", "enqueued"}:
+        words = _waits_for(intent, now_ms)
+    else:
+        is_late = intent.status == "submitted" and int(intent.deadline) * 1000 <= now_ms
+        words = "Its deadline has passed. A transaction that was in time may still be seen on the chain."
+        words = words if is_late else ""
+    return html('<p class="note">{}</p>', words) if words else None
+
+
+def _why_expired(intent: AnyIntent, moves: Sequence[Move]) -> str:
+    if any(each.status == "submitted" for each in moves):
+        return "Too late: a transaction was sent, and the settlement contract did not report its success in time."
+    if not intent.proposals:
+        return "Nothing happened: no solver made a proposal before the deadline."
+    if all(each.status == "rejected" for each in intent.proposals):
+        return "Nothing happened: every proposal was rejected."
+    return "Nothing happened: no proposal was sent to the chain before the deadline."
+
+
+def _waits_for(intent: AnyIntent, now_ms: int) -> str:
+    if not intent.proposals:
+        return "No solver has made a proposal yet."
+    if all(each.status == "rejected" for each in intent.proposals):
+        return "Every proposal so far was rejected."
+    if all(int(each.deadline) * 1000 <= now_ms for each in intent.proposals):
+        return "The deadline of every proposal so far has passed."
+    return ""
+
+
+class _Shown:
+    """The parts of an intent's page that need chains and tokens."""
+
+    def __init__(self, context: Context, intent: AnyIntent, root: str) -> None:
+        self._intent, self._root, self._chains = intent, root, context.chains
+        self._tokens = Tokens(context.chains, context.holdings.tokens)
+        self._asked: list[Operation] = operations_of(intent)
+        self._has_offers = shows_offers(self._asked)
+        self._paid_on = paid_on(intent, self._asked, context.chains)
+
+    def facts(self, now_ms: int) -> Html:
+        intent = self._intent
+        trigger = str(intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig)
+        has_trigger = len(trigger) == _SIGNATURE_LENGTH
+        fees = [(each.amount, each.token) for each in intent.max_fees]
+        return facts([
+            ("Hash", identifier(intent.hash, whole=True)),
+            ("User" if isinstance(intent, Intent) else "Payer of fees", self._account(rows.user_of(intent))),
+            (
+                "Trigger",
+                identifier(trigger, f"{self._root}console/triggers/{trigger}") if has_trigger else strange(trigger),
+            ),
+            ("Settler", self._settler()),
+            ("Deadline", rows.deadline(intent, now_ms)),
+            ("Arrived", relative(milliseconds(intent.created_at), now_ms)),
+            ("Validations", html("{}", intent.min_validations)),
+            ("Fees at most", self._fees(fees) if fees else None),
+            ("Transaction", self._transaction(intent.transaction_hash)),
+            ("On the other chain", self._transaction(intent.dest_transaction_hash, is_destination=True)),
+        ])  # fmt: skip
+
+    def operations(self) -> Html:
+        lines = [
+            (
+                each.kind,
+                asked_for(each, self._tokens, self._chains, self._root),
+                identifier(each.user, f"{self._root}console/addresses/{each.user}"),
+                _data(str(each.data)),
+            )
+            for each in self._asked
+        ]
+        title = "Operation" if len(lines) == 1 else "Operations"
+        return html("{}{}", heading(title), table(("Kind", "Asks for", "User", "Data"), lines, label=title))
+
+    def proposals(self) -> Html:
+        if not self._intent.proposals:
+            return html('<p class="empty">No solver has made one.</p>')
+        names = [each for each in _PROPOSAL if each != "Offers" or self._has_offers]
+        lines = [self._proposal(each, names) for each in self._intent.proposals]
+        return table(names, lines, label="Proposals")
+
+    def _proposal(self, proposal: AnyProposal, names: Sequence[str]) -> list[Html]:
+        paid_in = [each.token for each in self._intent.max_fees]
+        # Fees that are not as many as the tokens would be refused on the chain: they have no token.
+        fees = list(zip(proposal.fees, paid_in, strict=True)) if len(proposal.fees) == len(paid_in) else []
+        note = html('<div class="faint">{}</div>', strange(proposal.description)) if proposal.description else NOTHING
+        cells = {
+            "Proposal": identifier(proposal.hash),
+            "Solver": identifier(proposal.solver, f"{self._root}console/addresses/{proposal.solver}"),
+            "Status": html("{}{}", state(proposal.status), note),
+            "Offers": (self._has_offers and offered(proposal, self._asked, self._tokens)) or html("–"),
+            "Fees": self._fees(fees) if fees else _numbers(proposal.fees),
+            "Signatures": html("{}", _VERIFIED[proposal.verified]),
+            "Transaction": self._transaction(proposal.transaction_hash, whole=False) or html("–"),
+        }
+        return [cells[name] for name in names]
+
+    def _account(self, address: str) -> Html:
+        return identifier(address, f"{self._root}console/addresses/{address}", whole=True)
+
+    def _settler(self) -> Html:
+        settler = self._intent.settler
+        names = [chain.name for chain in self._chains.values() if settler in chain.settlers]
+        places = ", ".join(names)
+        words = places if len(names) <= _NAMED_MAX else f"{len(names)} chains"
+        known = html(' <span class="faint" title="{}">settlement contract on {}</span>', places, words)
+        return html("{}{}", identifier(settler, whole=True), known if names else None)
+
+    def _fees(self, fees: Sequence[tuple[Any, Any]]) -> Html:
+        return html(
+            "{}",
+            [html("<div>{}</div>", self._tokens.amount(int(value), token, self._paid_on)) for value, token in fees],
+        )
+
+    def _transaction(self, value: Any, *, is_destination: bool = False, whole: bool = True) -> Html | None:
+        """A transaction with links to explorers of the operations' chains, else of all chains that may have it."""
+        if not value:
+            return None
+        said = {each.chain_ids[-1] for each in self._asked if each.chain_ids} if is_destination else self._paid_on
+        places = [
+            chain for chain in self._chains.values() if chain.explorer_url and (chain.id in said or not said)
+        ]  # fmt: skip
+        links = [
+            html('<a href="{}/tx/{}" rel="noreferrer">{}</a> ', each.explorer_url, str(value), each.name)
+            for each in places
+        ]
+        if len(links) > 1:
+            shown = html(" <details><summary>Look on</summary>{}</details>", links)
+        else:
+            shown = html(' <span class="faint">on</span> {}', links) if links else NOTHING
+        return html("{}{}", identifier(str(value), whole=whole), shown)
+
+
+def _numbers(fees: Sequence[str]) -> Html:
+    return html("{}", [html("<div><code>{}</code></div>", each) for each in fees]) if fees else html("–")
+
+
+def _data(data: str) -> Html:
+    size = len(data) // 2 - 1
+    if size == 0:
+        return html("–")
+    return html("<details><summary>{} byte{}</summary><pre>{}</pre></details>", size, "" if size == 1 else "s", data)
+
+
+def _logs(logs: Sequence[Log]) -> Html:
+    if not logs:
+        return html('<p class="empty">No line yet.</p>')
+    lines = [
+        html(
+            '<tr><td>{}<td class="{}">{}<td>{}</tr>',
+            rows.moment(milliseconds(each.created_at)), each.level, each.level, strange(each.data),
+        )
+        for each in logs
+    ]  # fmt: skip
+    return html('<div class="wide"><table class="logs" aria-label="Logs"><tbody>{}</table></div>', lines)

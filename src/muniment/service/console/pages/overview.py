@@ -1,0 +1,182 @@
+"""The overview of the registry, and the page about this service."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from muniment.protocol.errors import Unavailable
+from muniment.protocol.intents.lifecycle import INTENT, Moment
+from muniment.protocol.triggers.typed_data import registry_domain
+from muniment.protocol.triggers.types import Trigger
+from muniment.service.auth.secrets import ring_of
+from muniment.service.console import reading, rows
+from muniment.service.console.page import page
+from muniment.service.console.parts import Bar, absolute, bars, facts, heading, identifier, link, state, table
+from muniment.service.console.rows import log_line
+from muniment.service.context import Context
+from muniment.service.http.html.frame import Page, root_from
+from muniment.service.http.html.markup import NOTHING, Html, html
+from muniment.service.http.request import Request
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.intents.reading.hourly import HourlyCounts
+from muniment.service.resources.triggers.listing import TriggerQuery
+from muniment.service.resources.triggers.routes import list_triggers
+from muniment.service.running.limits.policies import NAMES
+from muniment.service.storage.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.chains.catalogue import Chain
+    from muniment.service.resources.intents.reading.hourly import Hour
+    from muniment.service.storage.database import Reader
+
+_NEWEST: Final = 8
+# From the end of an intent's life to its beginning: the usual end stands at the foot of a bar.
+_STACKED: Final = ("succeeded", "submitted", "enqueued", "created", "failed", "discarded", "expired")
+# The counts of each application of this process; tests have several.
+_counts: Final[WeakKeyDictionary[Database, HourlyCounts]] = WeakKeyDictionary()
+
+
+@page("/console")
+async def overview(context: Context, request: Request) -> Page:
+    """The intents of the last day, and the newest records."""
+    root, now_ms = root_from(request.path), context.now_ms()
+    moment = Moment(now_ms, context.settings.settlement_grace_s)
+    counts = _counts.setdefault(context.database, HourlyCounts(context.database, context.clock))
+    hours = await counts.read(moment)
+    intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
+    triggers = await reading.listing(
+        list_triggers.handler, context, request, TriggerQuery(limit=_NEWEST), Trigger
+    )  # fmt: skip
+    line = await log_line(context, request, root)
+    body = html(
+        '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
+        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}",
+        registry_domain(context.settings.protocol_name).name,
+        html('<p class="faint">Transparency log: {}</p>', line) if line else NOTHING,
+        _day(hours),
+        heading("Newest intents", end=link(f"{root}console/intents", "All intents")),
+        rows.intents(
+            intents.records, root, now_ms, none="No intent has arrived yet. Relayers record them as operators."
+        ),
+        heading("Newest triggers", end=link(f"{root}console/triggers", "All triggers")),
+        rows.triggers(triggers.records, root, now_ms, none="No trigger is registered yet. Sign the first one."),
+    )
+    return Page("Overview", body, "overview")
+
+
+def _day(hours: Sequence[Hour] | None) -> Html:
+    title = "Intents, last 24 hours"
+    if hours is None:
+        return html('{}<p class="empty">Too many to count in time.</p>', heading(title))
+    totals = sum((each.counts for each in hours), Counter[str]())
+    if not totals:
+        return html('{}<p class="empty">None arrived.</p>', heading(title))
+    legend = [html("<li>{} <strong>{}</strong>", state(name), f"{totals[name]:,}") for name in INTENT if totals[name]]
+    shown = [name for name in INTENT if totals[name]]
+    lines = [(absolute(each.begin_ms)[:16], *(each.counts[name] for name in shown)) for each in hours]
+    return html(
+        '{}{}<details><summary>The numbers</summary><div class="wide">{}</div></details>',
+        heading(title, end=html('<ul class="legend">{}</ul>', legend)),
+        bars([Bar(each.begin_ms, each.counts) for each in hours], _STACKED, label="Intents by hour and status"),
+        table(("Hour", *shown), lines, label="Intents by hour and status", numbers=shown),
+    )
+
+
+_MIB: Final = 2**20
+_KIB: Final = 2**10
+
+
+@page("/console/service")
+async def service_page(context: Context, request: Request) -> Page:
+    """Readiness, domain, limits and chains, without URLs of nodes and databases, which contain keys."""
+    root, settings = root_from(request.path), context.settings
+    domain = registry_domain(settings.protocol_name)
+    keys = [each.id for each in ring_of(context.secrets()).secrets]
+    body = html(
+        '<h1>This service</h1>{}{}{}{}{}<p>More for programs: <a href="{}openapi.json">OpenAPI</a>, '
+        '<a href="{}.well-known/jwks.json">keys of the tokens</a>, <a href="{}readyz">readiness</a>.</p>',
+        facts([
+            ("State", await _readiness(context)),
+            ("Release", html("Muniment {}", version("muniment"))),
+            ("EIP-712 domain", html("{}, version {}", domain.name, domain.version)),
+            ("Domain separator", identifier(f"0x{domain.separator.hex()}", whole=True)),
+            ("CIDs of new bundles", html("<code>{}</code>", settings.unixfs_profile)),
+            ("Keys of tokens", html("{}", [html("<code>{}</code> ", each) for each in keys])),
+            ("Change feed", html("{}", settings.feed)),
+            ("Transparency log", await log_line(context, request, root)),
+        ]),
+        heading("Limits"), _limits(context),
+        heading("Chains"), _chains(context.chains, await _progress(context.reader_for(request))),
+        root, root, root,
+    )  # fmt: skip
+    return Page("This service", body)
+
+
+async def _readiness(context: Context) -> Html:
+    try:
+        await context.serving.check_ready()
+    except Unavailable as refusal:
+        return html("{}: {}", state("failed"), refusal.detail)
+    return state("ready")
+
+
+def _limits(context: Context) -> Html:
+    settings = context.settings
+    known = [
+        (
+            name,
+            html("{} in {}", f"{policy.quota:,}", _duration(policy.window_s))
+            if (policy := settings.rate_limits.get(name))
+            else html("none"),
+        )
+        for name in NAMES
+    ]
+    return facts([
+        ("Body", html("{} KiB", settings.body_bytes_max // _KIB)),
+        ("manifest.json", html("{} KiB", settings.manifest_bytes_max // _KIB)),
+        ("function.wasm", html("{} MiB", settings.wasm_bytes_max // _MIB)),
+        ("Trigger", html("{} KiB", settings.trigger_bytes_max // _KIB)),
+        ("Life of a token", html("{} at most", _duration(settings.token_lifetime_s))),
+        *((f"Rate limit: {name}", words) for name, words in known),
+    ])  # fmt: skip
+
+
+def _duration(seconds: int) -> str:
+    """A duration in the largest unit without a remainder."""
+    for name, length in (("hour", 3600), ("minute", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length} {name}{'' if seconds == length else 's'}"
+    return f"{seconds} seconds"
+
+
+def _chains(chains: Mapping[int, Chain], progress: Mapping[tuple[int, bytes], int]) -> Html:
+    lines = [
+        (
+            each.name,
+            html("<code>{}</code>", each.id),
+            html("{}", [html("<div>{}</div>", identifier(str(settler))) for settler in each.settlers]),
+            html(
+                "{}", [html("<div>{}</div>", _read(progress.get((each.id, settler.raw)))) for settler in each.settlers]
+            ),
+            len(each.rpc_urls),
+        )
+        for each in chains.values()
+    ]
+    return table(
+        ("Chain", "Id", "Settlers", "Read up to block", "Nodes"), lines, label="Chains", numbers=("Id", "Nodes")
+    )
+
+
+def _read(next_block: int | None) -> str:
+    return "–" if next_block is None else f"{next_block - 1:,}"
+
+
+async def _progress(reader: Reader) -> dict[tuple[int, bytes], int]:
+    """The next block of each chain and settler that `muniment intents watch` follows."""
+    rows = await reader.fetch("SELECT chain_id, settler, next_block FROM chain_progress")
+    return {(chain_id, settler): next_block for chain_id, settler, next_block in rows}

@@ -1,0 +1,240 @@
+"""Triggers: the list, each with the proof of its signature and its end, and the page that signs one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment.protocol.errors import FunctionNotFound
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.functions.types import Function
+from muniment.protocol.intents.types import ConfigSig
+from muniment.protocol.triggers.schedule import next_runs
+from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.protocol.triggers.types import Trigger
+from muniment.protocol.wire import encode
+from muniment.service.console import reading, rows
+from muniment.service.console.page import page
+from muniment.service.console.parts import (
+    ChoiceField,
+    TextField,
+    TimeField,
+    action,
+    facts,
+    filter_form,
+    heading,
+    identifier,
+    link,
+    live,
+    logged,
+    milliseconds,
+    options,
+    pages,
+    relative,
+    state,
+    table,
+)
+from muniment.service.console.words import delta, is_active, schedule_in_words, value_of
+from muniment.service.context import Context
+from muniment.service.http.html.frame import Page, root_from
+from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
+from muniment.service.http.query import QueryReader
+from muniment.service.http.request import Request
+from muniment.service.resources.functions.routes import get_function, list_functions
+from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.triggers.listing import TriggerQuery
+from muniment.service.resources.triggers.routes import get_trigger, list_triggers
+from muniment.service.resources.triggers.store import fetch_protocols
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muniment.chains.catalogue import Chain
+
+_QUERY: Final = QueryReader(TriggerQuery)
+_FILTERS: Final = (
+    ChoiceField("active", "State", (("true", "active"), ("false", "deactivated or ended"))),
+    TextField("signer", "Signer"),
+    TextField("functionCid", "Function"),
+    TimeField("createdAfter", "After (UTC)"),
+    TimeField("createdBefore", "Until (UTC)"),
+)
+# Intents of a trigger that its page shows.
+_INTENTS: Final = 10
+
+
+@page("/console/triggers")
+async def list_page(context: Context, request: Request) -> Page:
+    """The triggers that match the filters, newest first."""
+    root = root_from(request.path)
+    found = await reading.listing(
+        list_triggers.handler, context, request, reading.read_query(request, _QUERY), Trigger
+    )  # fmt: skip
+    none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
+    body = html(
+        "{}{}{}{}",
+        heading("Triggers", end=action(f"{root}console/triggers/new", "Sign a trigger"), level=1),
+        filter_form(request, _FILTERS),
+        live("triggers", found.prev, rows.triggers(found.records, root, context.now_ms(), none=none), request),
+        pages(request, found.next),
+    )
+    return Page("Triggers", body, "triggers", f"{root}triggers", ("live.js",))
+
+
+@page("/console/triggers/{sig}")
+async def trigger_page(context: Context, request: Request, sig: Signature) -> Page:
+    """One trigger. Its script recovers the signer from the API's answer."""
+    root, now_ms = root_from(request.path), context.now_ms()
+    reply = await get_trigger.handler(context, request, sig)
+    trigger = reading.decoded(await reading.whole(reply), Trigger)
+    query = IntentQuery(config_sig=ConfigSig.parse(trigger.sig), limit=_INTENTS, generation="all")
+    led_to = await reading.intents(context, request, query)
+    body = html(
+        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}',
+        root, heading(strange(trigger.description), end=state(is_active(trigger, now_ms)), level=1),
+        await _facts(context, request, trigger, root),
+        await _proof(context, request, trigger), _inputs(trigger, context.chains),
+        heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
+        rows.intents(led_to.records, root, now_ms, none="None yet."),
+        _end(context, trigger, now_ms),
+        html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
+    )  # fmt: skip
+    return Page(
+        seen(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js", "logged.js")
+    )
+
+
+async def _facts(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
+    now_ms, limit = context.now_ms(), str(trigger.execution_fee_limit)
+    return facts([
+        ("Signature", identifier(trigger.sig)),
+        ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
+        ("Function", await _function(context, request, trigger, root)),
+        ("When", _when(trigger.config, context.chains)),
+        ("Next run", _next_run(trigger, now_ms)),
+        ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
+        ("Begins", _begin(trigger.config, now_ms)),
+        ("Ends", relative(trigger.end_date, now_ms) if trigger.end_date else html("never")),
+        ("Fee limit", html("none") if limit == "0" else html("{} for each run", value_of(limit, "uint256", {}, ""))),
+        ("Validations", html("{}", trigger.min_validations)),
+        ("Version", html("{}", str(trigger.version))),
+        ("Registered", relative(milliseconds(trigger.created_at), now_ms)),
+    ])  # fmt: skip
+
+
+async def _function(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
+    link = identifier(trigger.function_cid, f"{root}console/functions/{trigger.function_cid}")
+    try:
+        reply = await get_function.handler(context, request, trigger.function_cid)
+    except FunctionNotFound:
+        return link
+    function = reading.decoded(reply.body, Function)
+    return html("{} {} {}", strange(function.name), str(function.version), link)
+
+
+def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
+    if config["type"] == CRON:
+        words = schedule_in_words(str(config["schedule"]))
+        return html("{}<code>{}</code> (UTC)", html("{}, ", words) if words else None, str(config["schedule"]))
+    if config["type"] != EVENT:
+        return html("once")
+    chain = chains.get(int(config["chainId"]))
+    topics = [
+        html(
+            "<li>topic {}: {}",
+            number,
+            [html("<div>{}</div>", identifier(each)) for each in choices] or html("anything"),
+        )
+        for number, choices in enumerate(config["topics"])
+    ]
+    return html(
+        "an event of {} on {}{}", identifier(str(config["contract"])),
+        chain.name if chain else f"chain {config['chainId']}", html("<ul>{}</ul>", topics) if topics else NOTHING,
+    )  # fmt: skip
+
+
+def _next_run(trigger: Trigger, now_ms: int) -> Html | None:
+    if trigger.config["type"] != CRON or is_active(trigger, now_ms) != "active":
+        return None
+    runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
+    return relative(runs[0], now_ms) if runs else html("none before it ends")
+
+
+def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
+    start = int(config.get("startDate", 0))
+    return relative(start, now_ms) if start else None
+
+
+async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
+    """The places for the checks of the signature and of the log, which need a script.
+
+    A renamed registry keeps earlier triggers under the domain of its former name.
+    """
+    protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
+    protocol = next(iter(protocols), context.settings.protocol_name)
+    signature = html(
+        '<section class="check" id="proof" data-sig="{}" data-signer="{}" data-protocol="{}">'
+        "<h2>Did this signer sign this?</h2>"
+        '<p class="verdict" aria-live="polite">This registry says that <code>{}</code> did. '
+        "With a script this page computes the digest, and recovers the signer from the signature.</p></section>",
+        trigger.sig, str(trigger.signer), protocol, str(trigger.signer),
+    )  # fmt: skip
+    return html("{}{}", signature, logged(context, f"triggers/{trigger.sig}", protocol))
+
+
+def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
+    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
+    if not trigger.input:
+        return html('{}<p class="empty">The function takes none.</p>', heading("Inputs"))
+    lines = [
+        (
+            html("<code>{}</code>", strange(name)),
+            html("<code>{}</code>", strange(kinds.get(name, ""))),
+            value_of(value, kinds.get(name, ""), chains, name),
+        )
+        for name, value in trigger.input.items()
+    ]
+    return html("{}{}", heading("Inputs"), table(("Name", "Type", "Value"), lines, label="Inputs"))
+
+
+def _end(context: Context, trigger: Trigger, now_ms: int) -> Html | None:
+    if trigger.deactivate_sig:
+        return html(
+            '{}<p id="ended" data-deactivation="{}">The owner ended it for ever by the signature {}.</p>{}',
+            heading("Deactivated"), trigger.deactivate_sig, identifier(trigger.deactivate_sig),
+            logged(context, f"deactivations/{trigger.deactivate_sig}", is_end=True),
+        )  # fmt: skip
+    if is_active(trigger, now_ms) == "ended":
+        return None
+    return html(
+        '{}<div id="deactivate"><p>For ever: the same consent can never be registered again. The owner signs it.</p>'
+        "</div>",
+        heading("Deactivate"),
+    )
+
+
+def _typed_data(trigger: Trigger) -> str:
+    return encode({"types": trigger.types, "input": trigger.input, "config": trigger.config}).decode()
+
+
+# Functions that the page suggests.
+_SUGGESTED: Final = 25
+
+
+@page("/console/triggers/new")
+async def wizard_page(context: Context, request: Request) -> Page:
+    """The wizard, which a script fills, with suggested functions and chains."""
+    root = root_from(request.path)
+    query = FunctionQuery(limit=_SUGGESTED)
+    newest = await reading.listing(list_functions.handler, context, request, query, Function)
+    chains = [(str(each.id), each.name) for each in context.chains.values()]
+    named = [(str(each.cid), f"{each.name} {each.version}") for each in newest.records]
+    body = html(
+        '<a class="back" href="{}console/triggers">Triggers</a><h1>Sign a trigger</h1>'
+        '<div id="wizard" class="wizard" data-protocol="{}"><p class="faint">This needs a script and a wallet. Without '
+        "them, sign with <code>muniment sign</code>.</p></div>"
+        '<datalist id="functions">{}</datalist><datalist id="chains">{}</datalist>',
+        root, context.settings.protocol_name,
+        options(named), options(chains),
+    )  # fmt: skip
+    return Page("Sign a trigger", body, "triggers", scripts=("wizard.js",))

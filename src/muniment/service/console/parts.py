@@ -1,0 +1,312 @@
+"""Components of pages: identifiers, states, facts, tables, and the links between pages of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, quote
+
+from muniment.protocol.wire import TIMESTAMP_MS_MAX, iso_time
+from muniment.service.console.reading import asked
+from muniment.service.http.html.markup import NOTHING, Html, html, seen
+from muniment.service.http.paging import LIMIT_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.service.context import Context
+    from muniment.service.http.html.markup import Value
+    from muniment.service.http.request import Request
+
+_UNITS: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+# Smaller counts are shown in the next smaller unit: 36 hours rather than one day.
+_FEW: Final = 2
+# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
+DATED_MS_MAX: Final = 253_402_300_799_999
+
+
+def relative(timestamp_ms: int, now_ms: int) -> Html:
+    """`3 minutes ago` or `in 2 hours`, with the exact time as its title."""
+    if timestamp_ms > DATED_MS_MAX:
+        return html("<span>{} ms after 1970</span>", timestamp_ms)
+    return html(
+        '<time datetime="{}" title="{}">{}</time>',
+        iso_time(timestamp_ms), absolute(timestamp_ms), relative_words(timestamp_ms, now_ms),
+    )  # fmt: skip
+
+
+def absolute(timestamp_ms: int) -> str:
+    """`2026-11-20 19:48:00 UTC`."""
+    if timestamp_ms > DATED_MS_MAX:
+        return f"{timestamp_ms} ms after 1970"
+    return f"{iso_time(timestamp_ms)[:19].replace('T', ' ')} UTC"
+
+
+def milliseconds(moment: str) -> int:
+    """The time of an answer (`DateTime`) in milliseconds since 1970."""
+    return round(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def relative_words(timestamp_ms: int, now_ms: int) -> str:
+    """`3 minutes ago` or `in 2 hours`."""
+    distance_ms = timestamp_ms - now_ms
+    size = abs(distance_ms)
+    for name, length in _UNITS:
+        count = size // length
+        if count >= _FEW or (count and name == "second"):
+            words = f"{count:,} {name}{'s' if count > 1 else ''}"
+            return f"in {words}" if distance_ms > 0 else f"{words} ago"
+    return "now"
+
+
+# Units of the drawing, which is stretched to the page's width and the style sheet's height.
+_WIDTH: Final = 1200
+_HEIGHT: Final = 100
+# The share of its place that a bar fills.
+_FILLED: Final = 0.86
+# Bars per time label.
+_LABELLED: Final = 6
+
+
+class Bar(NamedTuple):
+    """One bar: its time in milliseconds since 1970, and its counts by kind."""
+
+    at_ms: int
+    counts: Mapping[str, int]
+
+
+def bars(columns: Sequence[Bar], kinds: Sequence[str], *, label: str) -> Html:
+    """Stacked bars over time, one colour per kind; the title of a bar has its numbers.
+
+    The drawing is stretched, so its labels are outside of it, in a fixed size.
+    """
+    highest = max((sum(each.counts.values()) for each in columns), default=0)
+    step = _WIDTH / max(len(columns), 1)
+    drawn = [_bar(each, kinds, number * step, step, _HEIGHT / max(highest, 1)) for number, each in enumerate(columns)]
+    labels = [html("<span>{}</span>", absolute(each.at_ms)[11:16]) for each in columns[::_LABELLED]]
+    return html(
+        '<div class="plot"><div class="scale">{}</div><svg viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}">{}</svg><div class="scale times">{}</div></div>',
+        f"{highest:,}", _WIDTH, _HEIGHT, label, drawn, labels,
+    )  # fmt: skip
+
+
+def _bar(bar: Bar, kinds: Sequence[str], x: float, step: float, scale: float) -> Html:
+    """A bar, and an invisible area of the drawing's height with the same title, which is easier to point at."""
+    top = float(_HEIGHT)
+    pieces: list[Html] = []
+    for kind in kinds:
+        height = bar.counts.get(kind, 0) * scale
+        if height:
+            top -= height
+            pieces.append(html(
+                '<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>',
+                kind, f"{x:.1f}", f"{top:.2f}", f"{step * _FILLED:.1f}", f"{height:.2f}",
+            ))  # fmt: skip
+    words = ", ".join(f"{bar.counts[kind]} {kind}" for kind in kinds if bar.counts.get(kind))
+    return html(
+        '<g><title>{} UTC: {}</title><rect fill="none" pointer-events="all" x="{}" y="0" width="{}" height="{}"/>{}'
+        "</g>",
+        absolute(bar.at_ms)[11:16], words or "none", f"{x:.1f}", f"{step:.1f}", _HEIGHT, pieces,
+    )  # fmt: skip
+
+
+# Characters of an address that fill the form again; all filters of a listing have fewer.
+_READ_MAX: Final = 2_048
+
+
+class TextField(NamedTuple):
+    """A parameter as text."""
+
+    name: str
+    words: str
+
+
+class ChoiceField(NamedTuple):
+    """A parameter with choices: values with their labels."""
+
+    name: str
+    words: str
+    values: tuple[tuple[str, str], ...]
+
+
+class TimeField(NamedTuple):
+    """A parameter as a time in UTC."""
+
+    name: str
+    words: str
+
+
+Filter: TypeAlias = TextField | ChoiceField | TimeField
+
+
+def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
+    """The filters as a form, with the values in the address of `request`."""
+    given = dict(parse_qsl(request.query[:_READ_MAX].decode("latin-1")))
+    is_used = any(given.get(each.name) for each in filters)
+    return html(
+        '<form class="filters" aria-label="Filter"><div class="fields">{}'
+        '<div class="send"><button>Filter</button>{}</div></div></form>',
+        [_field(each, given) for each in filters],
+        html(' <a class="button" href="?">All</a>') if is_used else None,
+    )
+
+
+def _field(each: Filter, given: Mapping[str, str]) -> Html:
+    value = given.get(each.name, "")
+    if isinstance(each, TimeField):
+        box = html('<input type="datetime-local" step="any" name="{}" value="{}">', each.name, _as_time(value))
+    elif isinstance(each, TextField):
+        box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off">', each.name, value)
+    else:
+        options = [
+            html('<option value="{}"{}>{}</option>', key, html(" selected") if key == value else NOTHING, words)
+            for key, words in (("", "any"), *each.values)
+        ]
+        box = html('<select name="{}">{}</select>', each.name, options)
+    return html("<label><span>{}</span>{}</label>", each.words, box)
+
+
+def _as_time(value: str) -> str:
+    """A time for a field of a browser; links may have it in milliseconds."""
+    if not value.isascii() or not value.isdecimal() or len(value) > len(str(TIMESTAMP_MS_MAX)):
+        return value
+    return iso_time(int(value))[:-1] if int(value) <= DATED_MS_MAX else ""
+
+
+# The events of the change feed that may add a row to a listing, and the member that names a row.
+_FOLLOWED: Final = {
+    "functions": ("function.created", "CID"),
+    "triggers": ("trigger.created", "sig"),
+    "intents": ("intent.created", "hash"),
+}
+# Parameters that a query for newer rows sets itself.
+_PLACE: Final = frozenset({"cursor", "offset", "limit", "sort", "generation"})
+# Characters at both ends of a shortened identifier: enough that two do not look alike by chance.
+_KEPT: Final = 6
+_KEPT_OF_ADDRESS: Final = 4
+# `0x` and 40 digits.
+_ADDRESS_LENGTH: Final = 42
+
+
+def identifier(text: str, href: str = "", *, whole: bool = False) -> Html:
+    """A hash, a signature, a CID or an address, with a button that copies all of it; shortened unless `whole`."""
+    shown = text if whole else shortened(text)
+    name = (
+        html('<a href="{}" title="{}">{}</a>', href, text, shown)
+        if href
+        else html('<span title="{}">{}</span>', text, shown)
+    )
+    return html(
+        '<span class="id{}">{}<button type="button" class="copy" data-copy="{}" aria-label="Copy {}"></button></span>',
+        " whole" if whole else "", name, text, shown,
+    )  # fmt: skip
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of an identifier."""
+    if not text.startswith("0x"):
+        return text if len(text) <= 2 * _KEPT + 1 else f"{text[:_KEPT]}…{text[-_KEPT:]}"
+    kept = _KEPT_OF_ADDRESS if len(text) == _ADDRESS_LENGTH else _KEPT
+    return text if len(text) <= 2 * kept + 3 else f"{text[: 2 + kept]}…{text[-kept:]}"
+
+
+def state(word: str) -> Html:
+    """A state as a word with a dot, coloured by the style sheet."""
+    return html('<span class="state {}">{}</span>', word, word)
+
+
+def facts(pairs: Iterable[tuple[str, Html | None]]) -> Html:
+    """Names with values, one below the other, without empty ones."""
+    return html(
+        '<dl class="facts">{}</dl>', [html("<dt>{}<dd>{}", name, value) for name, value in pairs if value is not None]
+    )
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Value]], *, label: str, numbers: Sequence[str] = ()) -> Html:
+    """A table, which phones show as cards. The columns in `numbers` are right-aligned."""
+    heads = [
+        html('<th scope="col"{}>{}', html(' class="number"') if name in numbers else NOTHING, name) for name in names
+    ]
+    body = [html("<tr>{}", [_cell(name, cell, numbers) for name, cell in zip(names, row, strict=True)]) for row in rows]
+    return html('<table class="cards" aria-label="{}"><thead><tr>{}<tbody>{}</table>', label, heads, body)
+
+
+def _cell(name: str, content: Value, numbers: Sequence[str]) -> Html:
+    mark = html(' class="number"') if name in numbers else NOTHING
+    return html('<td data-name="{}"{}><span>{}</span>', name, mark, content)
+
+
+def link(href: str, words: str) -> Html:
+    """A link at the end of a heading's line."""
+    return html('<a href="{}">{}</a>', href, words)
+
+
+def action(href: str, words: str) -> Html:
+    """A link that looks like a button: the main action of the page."""
+    return html('<a class="button first" href="{}">{}</a>', href, words)
+
+
+def heading(words: Value, *, end: Html = NOTHING, level: int = 2) -> Html:
+    """A heading with something at the end of its line."""
+    title = html("<h1>{}</h1>", words) if level == 1 else html("<h2>{}</h2>", words)
+    return html('<div class="line">{}{}</div>', title, end)
+
+
+def pages(request: Request, following: str) -> Html:
+    """The links to older and to the newest rows of the listing at the address of `request`."""
+    parts = [part for part in request.query.decode("latin-1").split("&") if part and not part.startswith("cursor=")]
+    links: list[Html] = []
+    if is_later_page(request):
+        links.append(html('<a class="button" href="?{}">Newest</a>', "&".join(parts)))
+    if following:
+        older = "&".join([*parts, f"cursor={following}"])
+        links.append(html('<a class="button" href="?{}" rel="next">Older</a>', older))
+    return html('<nav class="pages" aria-label="Pages">{}</nav>', links) if links else NOTHING
+
+
+def is_later_page(request: Request) -> bool:
+    """Whether the address names a later page of a listing."""
+    return any(part.startswith(b"cursor=") for part in request.query.split(b"&"))
+
+
+def address_of(*parts: str) -> str:
+    """A path of the API or of a page, its parts percent-encoded."""
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
+    """The rows of a listing, with the data for a script that announces newer rows on a first page."""
+    if is_later_page(request) or not cursor:
+        return rows
+    types, name = _FOLLOWED[kind]
+    given = asked(request).decode("ascii", "replace").split("&")
+    kept = [part for part in given if part and part.partition("=")[0] not in _PLACE]
+    generation = ["generation=all"] if kind == "intents" else []
+    query = "&".join([*kept, *generation, "sort=1", f"limit={LIMIT_MAX}", f"cursor={cursor}"])
+    return html(
+        '<div id="newer" class="newer" aria-live="polite"></div>'
+        '<div id="rows" data-path="{}?{}" data-name="{}" data-types="{}">{}</div>',
+        kind, query, name, "" if request.context.settings.feed == "off" else types, rows,
+    )  # fmt: skip
+
+
+def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = False) -> Html:
+    """The place for the log proof of the record at `path` of the API, which needs a script.
+
+    `is_end`: the record is the deactivation of the trigger that the page shows.
+    """
+    if not context.settings.tlog_name:
+        return NOTHING
+    return html(
+        '<section class="check" id="{}" data-path="{}" data-protocol="{}"><h2>Is {} in the transparency log?</h2>'
+        '<p class="verdict" aria-live="polite">With a script this page builds the entry from the record, and checks '
+        "the proof that the log has it.</p></section>",
+        "logged-end" if is_end else "logged", path, protocol, "its end" if is_end else "it",
+    )  # fmt: skip
+
+
+def options(pairs: Iterable[tuple[str, str]]) -> Html:
+    """Suggestions for a field: values with their labels."""
+    return html("{}", [html('<option value="{}">{}</option>', value, seen(words)) for value, words in pairs])

@@ -1,0 +1,131 @@
+"""Rows of triggers, intents and functions, for the tables of several pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muniment.protocol.log.types import LogEpoch, LogShown
+from muniment.service.console import reading
+from muniment.service.console.parts import absolute, identifier, milliseconds, relative, state, table
+from muniment.service.console.words import is_active, kinds_of, when
+from muniment.service.http.html.markup import Html, html, seen, strange
+from muniment.service.resources.log.serving.routes import get_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.protocol.functions.types import Function
+    from muniment.protocol.intents.types import AnyIntent
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.service.context import Context
+    from muniment.service.http.request import Request
+
+_TRIGGER: Final = ("Trigger", "Description", "When", "Signer", "State", "Registered")
+_INTENT: Final = ("Intent", "Operation", "User", "Status", "Proposals", "Logs", "Arrived", "Deadline")
+_FUNCTION: Final = ("Function", "CID", "Description", "Creator", "Deployed")
+# 9999-12-31, the last day that is shown as a date.
+_SECONDS_MAX: Final = 253_402_300_799
+
+
+def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, none: str) -> Html:
+    """Triggers as a table, or the sentence `none`; `root` leads from the page to the root of the service."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            identifier(each.sig, f"{root}console/triggers/{each.sig}"),
+            strange(each.description),
+            when(each.config),
+            identifier(each.signer, f"{root}console/addresses/{each.signer}"),
+            state(is_active(each, now_ms)),
+            relative(milliseconds(each.created_at), now_ms),
+        )
+        for each in listed
+    ]
+    return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",))
+
+
+def intents(listed: Sequence[AnyIntent], root: str, now_ms: int, *, none: str) -> Html:
+    """Intents as a table, or the sentence `none`."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            identifier(each.hash, f"{root}console/intents/{each.hash}"),
+            ", ".join(kinds_of(each)),
+            identifier(user := user_of(each), f"{root}console/addresses/{user}"),
+            state(each.status),
+            len(each.proposals),
+            len(each.logs),
+            relative(milliseconds(each.created_at), now_ms),
+            deadline(each, now_ms),
+        )
+        for each in listed
+    ]
+    return table(_INTENT, rows, label="Intents", numbers=("Proposals", "Logs", "Arrived", "Deadline"))
+
+
+def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) -> Html:
+    """Functions as a table, or the sentence `none`."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            html('<a href="{}console/functions/{}">{}</a> {}', root, each.cid, strange(each.name), str(each.version)),
+            identifier(each.cid, f"{root}console/functions/{each.cid}"),
+            strange(each.description),
+            identifier(each.creator, f"{root}console/addresses/{each.creator}"),
+            relative(milliseconds(each.created_at), now_ms),
+        )
+        for each in listed
+    ]
+    return table(_FUNCTION, rows, label="Functions", numbers=("Deployed",))
+
+
+def user_of(intent: AnyIntent) -> str:
+    """The user of an intent, or the payer of fees of an intent with several operations."""
+    return str(getattr(intent, "user", None) or getattr(intent, "fee_payer", ""))
+
+
+def deadline(intent: AnyIntent, now_ms: int) -> Html:
+    """The deadline, with its number of seconds if it is beyond the calendar."""
+    seconds = int(intent.deadline)
+    if seconds > _SECONDS_MAX:
+        return html('<span title="{} seconds after 1970">after the year 9999</span>', intent.deadline)
+    return relative(seconds * 1000, now_ms)
+
+
+def moment(timestamp_ms: int) -> Html:
+    """An exact time, for logs."""
+    return html("<time>{}</time>", absolute(timestamp_ms))
+
+
+# The dot beside each state, by the name that the style sheet has for it.
+_DOTS: Final = {"open": "ready", "closing": "ready", "frozen": "discarded", "halted": "failed", "closed": "ended"}
+_STANDS: Final = frozenset({"frozen", "halted"})
+
+
+async def log_line(context: Context, request: Request, root: str) -> Html | None:
+    """The state of the log, its name and its size, and the meaning of a stop; None if the log is off."""
+    if not context.settings.tlog_name:
+        return None
+    reply = await get_log.handler(context, request)
+    epochs = reading.decoded(await reading.whole(reply), LogShown).epochs
+    if not epochs:
+        return html('It has not begun. <a href="{}log">As JSON</a>', root)
+    epoch = epochs[0]
+    return html(
+        '<span class="state {}">{}</span>: <code>{}</code>, {} signed {}. <a href="{}log">Keys and epochs</a>{}',
+        _DOTS[epoch.state], epoch.state, epoch.origin,
+        f"{epoch.size:,}", "entry" if epoch.size == 1 else "entries", root, _meaning(epoch),
+    )  # fmt: skip
+
+
+def _meaning(epoch: LogEpoch) -> Html | str:
+    if epoch.state not in _STANDS:
+        return ""
+    return html(
+        '. <strong class="bad">Nothing new is logged: {}.</strong> The registry serves on; what it takes is logged '
+        "when its operator lets the log go on.",
+        seen(epoch.why or "the operator has not said why"),
+    )

@@ -1,0 +1,360 @@
+"""Records in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from muniment.chains.catalogue import NATIVE
+from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.types import Intent, Proposal
+from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.service.console.parts import identifier
+from muniment.service.http.html.markup import Html, html, strange
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from muniment.chains.catalogue import Chain
+    from muniment.chains.token_lists import TokenLists
+    from muniment.protocol.evm.hex import HexString
+    from muniment.protocol.intents.types import AnyIntent, AnyProposal
+    from muniment.protocol.triggers.types import Trigger
+
+
+class Tokens:
+    """Known tokens and coins of the configured chains."""
+
+    def __init__(self, chains: Mapping[int, Chain], lists: TokenLists) -> None:
+        """Coins are those of `chains`, tokens those of `lists`."""
+        self._chains = chains
+        self._lists = lists
+
+    def amount(self, value: int, token: Address, chain_ids: Collection[int]) -> Html:
+        """`value` in base units of a token on one of these chains.
+
+        One address may be different tokens on different chains: unless the chains that know it agree, the amount stays
+        in base units.
+        """
+        known = {found for each in chain_ids if (found := self._unit(each, token)) is not None}
+        if len(known) != 1:
+            whose = html("the chain's coin") if token == NATIVE else identifier(token)
+            return html('<span class="amount">{}</span> of {}', grouped(value), whose)
+        ((symbol, decimals),) = known
+        return html(
+            '<span class="amount" title="{} base units of {}">{}\N{NO-BREAK SPACE}{}</span>',
+            value, token, units(value, decimals), strange(symbol),
+        )  # fmt: skip
+
+    def _unit(self, chain_id: int, token: Address) -> tuple[str, int] | None:
+        """The symbol and the decimals of a token."""
+        chain = self._chains.get(chain_id)
+        if chain is not None and token == NATIVE:
+            return chain.native_symbol, chain.native_decimals
+        found = self._lists.token(chain_id, token)
+        return (found.symbol, found.decimals) if found else None
+
+
+def units(value: int, decimals: int) -> str:
+    """An amount in units of a token, exact and without trailing zeros."""
+    whole, rest = divmod(value, 10**decimals)
+    digits = f"{rest:0{decimals}d}".rstrip("0") if decimals else ""
+    return f"{whole:,}{'.' + digits if digits else ''}"
+
+
+def grouped(value: int) -> str:
+    """A whole number with its digits in groups of three, from six digits on."""
+    return f"{value:,}".replace(",", " ") if value >= 10**5 else str(value)
+
+
+_FIRST_OPS: Final = ("Swap", "Transfer", "EVM call", "SVM call")
+_SECOND_OPS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap", "Dynamic call")
+_UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
+_DAYS: Final = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
+_WEEKDAYS: Final = {
+    **{str(number): f"on {name}" for number, name in enumerate(_DAYS)}, "1-5": "on Mondays to Fridays",
+}  # fmt: skip
+_DAYS_OF_EVERY_MONTH: Final = 28
+# 2^256 has 78 digits; a sign may come before them.
+_DIGITS_MAX: Final = 79
+_WEI: Final = 10**18
+# Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
+_HINTED_FROM: Final = 10**14
+
+
+def is_active(trigger: Trigger, now_ms: int) -> str:
+    """`active`, `deactivated` or `ended`."""
+    if trigger.deactivate_sig:
+        return "deactivated"
+    return "ended" if 0 < trigger.end_date <= now_ms else "active"
+
+
+def when(config: Mapping[str, Any]) -> Html:
+    """The start condition of a run, in a few words."""
+    if config["type"] == CRON:
+        return html("<code>{}</code>", str(config["schedule"]))
+    return html("event") if config["type"] == EVENT else html("once")
+
+
+def schedule_in_words(schedule: str) -> str:
+    """Common schedules in words, such as `every day at 09:30`; empty for other schedules."""
+    minute, hour, day, month, weekday = schedule.split()
+    if month != "*":
+        return ""
+    if day == weekday == "*":
+        return _through_a_day(minute, hour)
+    if not (_is_number(minute) and _is_number(hour)):
+        return ""
+    at = f"at {int(hour):02}:{int(minute):02}"
+    if weekday == "*" and _is_number(day) and int(day) <= _DAYS_OF_EVERY_MONTH:
+        return f"on day {int(day)} of each month {at}"
+    return f"{_WEEKDAYS[weekday]} {at}" if day == "*" and weekday in _WEEKDAYS else ""
+
+
+def _through_a_day(minute: str, hour: str) -> str:
+    if hour == "*" and not _is_number(minute):
+        return _every(minute, 60, "minute")
+    if not _is_number(minute):
+        return ""
+    if _is_number(hour):
+        return f"every day at {int(hour):02}:{int(minute):02}"
+    every = _every(hour, 24, "hour")
+    return f"{every} at minute {int(minute)}" if every and int(minute) else every
+
+
+def _every(field: str, whole: int, unit: str) -> str:
+    """`*/15` of 60 minutes as `every 15 minutes`.
+
+    A step that does not divide the whole has no words: the interval at the end of an hour or day is shorter.
+    """
+    if field == "*":
+        return f"every {unit}"
+    first, _, step = field.partition("/")
+    if first != "*" or not _is_number(step) or int(step) == 0 or whole % int(step):
+        return ""
+    return f"every {unit}" if int(step) == 1 else f"every {int(step)} {unit}s"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+def delta(text: str) -> str:
+    """`10m` as `10 minutes`."""
+    count, unit = text[:-1], _UNITS.get(text[-1:], text[-1:])
+    return f"{count} {unit}{'' if count == '1' else 's'}"
+
+
+def kinds_of(intent: AnyIntent) -> list[str]:
+    """The kinds of an intent's operations."""
+    if isinstance(intent, Intent):
+        return [kind_of_first(intent.op)]
+    return [_named(_SECOND_OPS, each.op_type) for each in intent.operations]
+
+
+def kind_of_first(number: int) -> str:
+    """The kind of the operation of an intent that has one."""
+    return _named(_FIRST_OPS, number)
+
+
+def second_kind(number: int) -> str:
+    """The kind of one of several operations."""
+    return _named(_SECOND_OPS, number)
+
+
+def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> Html:
+    """An input of a trigger by its type: `8453 · Base`, amounts in groups with a hint, texts unchanged."""
+    if isinstance(value, list):
+        inner = kind.rpartition("[")[0]
+        items = cast("list[Any]", value)
+        return html("<ol>{}</ol>", [html("<li>{}", value_of(each, inner, chains, name)) for each in items])
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return html(
+            '<dl class="facts">{}</dl>',
+            [
+                html("<dt>{}<dd>{}", key, value_of(each, key if key == "address" else "", chains, key))
+                for key, each in members.items()
+            ],
+        )
+    if kind == "address":
+        return identifier(str(Address.parse(str(value))), whole=True)
+    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isdecimal() and kind != "string" and len(text) <= _DIGITS_MAX:
+        return _number(int(text), chains, name)
+    return strange(text) if kind == "string" else html("<code>{}</code>", strange(text))
+
+
+def _number(value: int, chains: Mapping[int, Chain], name: str) -> Html:
+    if "chain" in name.lower() and value in chains:
+        return html("<code>{}</code> · {}", value, chains[value].name)
+    if value >= _HINTED_FROM:
+        return html('<code>{}</code> <span class="faint">= {} × 10¹⁸</span>', grouped(value), units(value, 18))
+    return html("<code>{}</code>", value)
+
+
+def _named(names: tuple[str, ...], number: int) -> str:
+    return names[number] if number < len(names) else f"operation {number}"
+
+
+# Longer data is not decoded: 16 KiB take a millisecond, and honest operations have less than one KiB.
+_BYTES_MAX: Final = 16 * 1024
+# Transfers, calls or tokens of one operation that are put into words.
+_SHOWN_MAX: Final = 20
+# Swaps of one intent for which offers are put into words: a page has up to 50 proposals.
+_OFFERS_MAX: Final = 4
+_SELECTOR: Final = 4
+_AMOUNTS: Final = ListOf(TupleOf((ADDRESS, UINT256)))
+_SWAP: Final = TupleOf((UINT256, UINT256, _AMOUNTS, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
+_TRANSFER: Final = TupleOf((UINT256, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
+_CALL: Final = TupleOf((UINT256, ListOf(TupleOf((ADDRESS, BYTES, UINT256)))))
+_DYNAMIC_CALL: Final = TupleOf((UINT256, ListOf(BYTES)))
+_OFFER: Final = TupleOf((ADDRESS, BYTES, ListOf(UINT256)))
+_SWAPS: Final = ("Swap", "Cross-chain swap")
+_FORMS: Final = {
+    **dict.fromkeys(_SWAPS, _SWAP), "Transfer": _TRANSFER, "Call": _CALL, "EVM call": _CALL,
+    "Dynamic call": _DYNAMIC_CALL,
+}  # fmt: skip
+
+
+class Operation(NamedTuple):
+    """One operation of an intent of either form; `values` is its decoded data, None if unreadable."""
+
+    kind: str
+    user: Address
+    data: HexString
+    values: tuple[Any, ...] | None
+
+    @property
+    def chain_ids(self) -> tuple[int, ...]:
+        """The chains of the operation; its user pays on the first."""
+        if self.values is None:
+            return ()
+        return self.values[:2] if self.kind in _SWAPS else self.values[:1]
+
+
+def operations_of(intent: AnyIntent) -> list[Operation]:
+    """The operations of an intent, one or several."""
+    if isinstance(intent, Intent):
+        found = [(kind_of_first(intent.op), intent.user, intent.data)]
+    else:
+        found = [(second_kind(each.op_type), each.user, each.data) for each in intent.operations]
+    is_short = sum(len(data) for _, _, data in found) <= 2 * _BYTES_MAX
+    return [Operation(kind, user, data, _read(kind, data) if is_short else None) for kind, user, data in found]
+
+
+def paid_on(intent: AnyIntent, operations: Sequence[Operation], chains: Mapping[int, Chain]) -> set[int]:
+    """The chains on which fees may be paid: those of the operations, else all with the settlement contract."""
+    said = {each.chain_ids[0] for each in operations if each.chain_ids}
+    return said or {each.id for each in chains.values() if intent.settler in each.settlers}
+
+
+def asked_for(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain], root: str) -> Html:
+    """The requests of an operation, one line each."""
+    if operation.values is None:
+        return html('<span class="faint">{}</span>', "No data." if operation.data == "0x" else "Not readable here.")
+    if operation.kind in _SWAPS:
+        lines = _swap(operation.values, tokens, chains, root)
+    elif operation.kind == "Transfer":
+        chain_id, transfers = operation.values
+        lines = [
+            html(
+                "{} to {} on {}",
+                tokens.amount(amount, token, (chain_id,)), _account(recipient, root), _chain(chain_id, chains),
+            )
+            for token, amount, recipient in transfers
+        ]  # fmt: skip
+    elif operation.kind == "Dynamic call":
+        chain_id, calls = operation.values
+        lines = [html("{} on {}, made up when they run", _count(len(calls), "call"), _chain(chain_id, chains))]
+    else:
+        chain_id, calls = operation.values
+        lines = [_call(each, chain_id, chains, root) for each in calls]
+    return _lines(lines)
+
+
+def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Tokens) -> Html | None:
+    """The offers of a proposal for the swaps of an intent; None if they cannot be read."""
+    datas = [proposal.data] if isinstance(proposal, Proposal) else proposal.datas
+    if sum(len(each) for each in datas) > 2 * _BYTES_MAX:
+        return None
+    lines: list[Html] = []
+    for operation, data in zip(operations, datas, strict=False):
+        if operation.kind not in _SWAPS or operation.values is None:
+            continue
+        offer = _decoded(_OFFER, data)
+        _, destination, _, wanted = operation.values
+        if offer is None or len(offer[2]) != len(wanted):
+            return None
+        pairs = zip(offer[2], wanted, strict=True)
+        lines += [tokens.amount(amount, token, (destination,)) for amount, (token, _, _) in pairs]
+    return _lines(lines) if lines else None
+
+
+def shows_offers(operations: Sequence[Operation]) -> bool:
+    """Whether an intent has readable swaps, and few enough to show each proposal's offers for them."""
+    return 0 < sum(each.kind in _SWAPS and each.values is not None for each in operations) <= _OFFERS_MAX
+
+
+def _read(kind: str, data: HexString) -> tuple[Any, ...] | None:
+    return _decoded(_FORMS[kind], data) if kind in _FORMS else None
+
+
+def _decoded(form: TupleOf, data: HexString) -> tuple[Any, ...] | None:
+    try:
+        (values,) = decode((form,), data.raw)
+    except ValueError:
+        return None
+    return values
+
+
+def _swap(values: tuple[Any, ...], tokens: Tokens, chains: Mapping[int, Chain], root: str) -> list[Html]:
+    source, destination, given, wanted = values
+    return [
+        *(
+            html("gives {} on {}", tokens.amount(amount, token, (source,)), _chain(source, chains))
+            for token, amount in given
+        ),
+        *(
+            html(
+                "gets at least {} on {}, for {}",
+                tokens.amount(amount, token, (destination,)), _chain(destination, chains), _account(recipient, root),
+            )
+            for token, amount, recipient in wanted
+        ),
+    ]  # fmt: skip
+
+
+def _call(call: tuple[Address, bytes, int], chain_id: int, chains: Mapping[int, Chain], root: str) -> Html:
+    target, data, value = call
+    chain = chains.get(chain_id)
+    return html(
+        "{} on {}{}{}", _account(target, root), _chain(chain_id, chains),
+        html(", function <code>0x{}</code>, {}", data[:_SELECTOR].hex(), _count(len(data), "byte")) if data else None,
+        html(", with {}", _coins(value, chain)) if value else None,
+    )  # fmt: skip
+
+
+def _coins(value: int, chain: Chain | None) -> str:
+    if chain is None:
+        return f"{value} base units of the chain's coin"
+    return f"{units(value, chain.native_decimals)} {chain.native_symbol}"
+
+
+def _account(address: Address, root: str) -> Html:
+    return identifier(address, f"{root}console/addresses/{address}")
+
+
+def _chain(chain_id: int, chains: Mapping[int, Chain]) -> str:
+    chain = chains.get(chain_id)
+    return chain.name if chain else f"chain {chain_id}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _lines(lines: Sequence[Html]) -> Html:
+    shown = [html("<div>{}</div>", each) for each in lines[:_SHOWN_MAX]]
+    left = len(lines) - len(shown)
+    return html("{}{}", shown, html('<div class="faint">and {} more</div>', left) if left else None)

@@ -1,0 +1,100 @@
+"""The context of handlers: stores, settings, clock and chance in one frozen value, made once by `service.app`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from muniment.protocol.errors import NotReady
+from muniment.protocol.ipfs.unixfs import PROFILES
+from muniment.service.http.admission import ClientAddresses
+from muniment.service.http.request import Request
+
+if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
+    from muniment.chains.holdings import Holdings
+    from muniment.outgoing import Outgoing
+    from muniment.protocol.ipfs.unixfs import Profile
+    from muniment.service.blocks.store import BlockStore
+    from muniment.service.running.clock import Clock
+    from muniment.service.running.limits.disk import DiskReserve
+    from muniment.service.running.limits.limiter import Limiter
+    from muniment.service.running.metrics.recorder import Metrics
+    from muniment.service.running.settings import Settings
+    from muniment.service.running.tracing.tracer import Tracer
+    from muniment.service.storage.database import Database, Reader
+    from muniment.service.storage.epoch import Epochs
+
+# Returns a function's inputs by name, in manifest order; None for an unregistered function. Triggers call it and
+# functions implement it; neither package imports the other.
+FindInputs = Callable[[bytes], Awaitable[Mapping[str, str] | None]]
+
+
+async def _not_serving() -> tuple[str, ...]:
+    raise NotReady("this process does not serve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The parts of a context that only a serving process has."""
+
+    # The `Hub` of the feed, for streams and long polls, and the `Tail` of the transparency log; types unknown here.
+    hub: object = None
+    log_tail: object = None
+    is_stopping: Callable[[], bool] = bool
+    # Sets the gauges that are read from elsewhere, before GET /metrics is answered.
+    look_at_gauges: Callable[[], Awaitable[object]] = _not_serving
+    # Raises `NotReady` unless requests can be served; returns notes. Results are shared by frequent calls.
+    check_ready: Callable[[], Awaitable[tuple[str, ...]]] = _not_serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything outside the code: stores, chains, settings, secrets, the clock and chance."""
+
+    settings: Settings
+    database: Database
+    # The database for reads without a decision: a replica that has this client's writes, if there are replicas.
+    reader_for: Callable[[Request], Reader]
+    # Records that a client (an address) may have written, before it gets its answer. None without replicas.
+    wrote: Callable[[str], None] | None
+    # The epoch of the registry, and the highest numbers, to make and check cursors.
+    epochs: Epochs
+    clients: ClientAddresses
+    limiter: Limiter
+    # Whether the local disks have room for more records.
+    disk: DiskReserve
+    metrics: Metrics
+    blocks: BlockStore
+    chains: Mapping[int, Chain]
+    secrets: Callable[[], tuple[bytes, ...]]
+    # The trusted time. New dated records are refused while the clock is in doubt.
+    clock: Clock
+    random_bytes: Callable[[int], bytes]
+    find_inputs: FindInputs
+    holdings: Holdings
+    outgoing: Outgoing
+    # Requests to receivers of webhooks, whose slowness delays no other request.
+    outgoing_webhooks: Outgoing
+    # Makes the spans of this process; None while traces are off.
+    tracer: Tracer | None
+    serving: Serving = Serving()
+
+    @property
+    def profile(self) -> Profile:
+        """The UnixFS profile of new bundles."""
+        return PROFILES[self.settings.unixfs_profile]
+
+    def client(self, request: Request) -> str:
+        """The client address of a request."""
+        return self.clients.address(request)
+
+    def now_ms(self) -> int:
+        """The time, in milliseconds since 1970."""
+        return self.clock.now_ms()
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """The context that the application put into the request."""
+        return request.context

@@ -1,0 +1,194 @@
+"""The frame around every page, which needs no script to be read, and problems as pages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muniment.service.http.accept import media_ranges, named_quality
+from muniment.service.http.html.markup import NOTHING, Html, html, strange, style_element
+from muniment.service.http.problems import problem_headers, status_of
+from muniment.service.http.reply import NO_STORE, Ready
+
+if TYPE_CHECKING:
+    from muniment.protocol.errors import Fault, Refusal
+    from muniment.service.http.reply import Headers
+
+# The pages of the console that every page leads to: section, path from the root of the service, words.
+_SECTIONS: Final = (
+    ("overview", "console", "Overview"),
+    ("functions", "console/functions", "Functions"),
+    ("triggers", "console/triggers", "Triggers"),
+    ("intents", "console/intents", "Intents"),
+    ("account", "console/account", "Account"),
+)
+_REFERENCE: Final = ("docs", "docs", "API")
+_SEAL: Final = html(
+    '<svg viewBox="0 0 20 20" aria-hidden="true"><path fill-rule="evenodd" d="M10 0a10 10 0 0 1 0 20a10 10 0 0 1 0-20z'
+    'M5.5 13.5h1.8V9.2l2 3h1.4l2-3v4.3h1.8v-7h-1.7L10 10 7.2 6.5H5.5z"/></svg>'
+)
+# The seal as the page's icon: a request for /favicon.ico would be refused.
+_ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'%3E%3Ccircle cx='10' cy='10' "
+    "r='10' fill='%238a1f2b'/%3E%3Cpath d='M5.5 13.5h1.8V9.2l2 3h1.4l2-3v4.3h1.8v-7h-1.7L10 10 7.2 6.5H5.5z' "
+    "fill='white'/%3E%3C/svg%3E"
+)
+# Features that a page may not use, and no referrer for the pages that it links to.
+_HEADERS: Final = (
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=(), serial=()"),
+)
+# Trusted Types: no text becomes markup or script, whatever a script of ours does wrong.
+_WITH_SCRIPTS: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_WITHOUT_SCRIPTS: Final = (
+    b"default-src 'none'; style-src '%b'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+
+class Page(NamedTuple):
+    """A page before its frame is around it. Paths in it are relative to the page."""
+
+    title: str
+    body: Html
+    # Which link above is the page's own; empty for none.
+    section: str = ""
+    # Where a program reads the same; empty where no operation answers it.
+    json: str = ""
+    # The modules that the page runs besides the frame's own.
+    scripts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """Where the files of pages are: `path` from the root of the service; `release` names them and the program."""
+
+    path: str
+    release: str
+    # All style sheets, and for each module the modules that it imports, so that a browser asks for all at once.
+    styles: tuple[str, ...]
+    imports: dict[str, tuple[str, ...]]
+
+
+def root_from(path: str) -> str:
+    """The way from the page at `path` to the root of the service, for links.
+
+    All links are relative, so that a proxy may serve the registry under a path of its own.
+    """
+    return "../" * (path.count("/") - 1) or "./"
+
+
+def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: Headers = ()) -> Ready[bytes]:
+    """A page of the console, `root` being the way to the root of the service."""
+    at = f"{root}{assets.path}/"
+    modules = [name for script in ("frame.js", *page.scripts) for name in (script, *assets.imports.get(script, ()))]
+    head = html("{}", [
+        *(html('<link rel="stylesheet" href="{}{}">', at, name) for name in assets.styles),
+        *(html('<link rel="modulepreload" href="{}{}">', at, name) for name in dict.fromkeys(modules)),
+        *(html('<script type="module" src="{}{}"></script>', at, name) for name in ("frame.js", *page.scripts)),
+    ])  # fmt: skip
+    fields = (*_HEADERS, (b"content-security-policy", _WITH_SCRIPTS), (b"cache-control", b"no-cache"), *headers)
+    return Ready(_document(page, root, head, assets.release, has_console=True), fields, status)
+
+
+def plain(
+    page: Page, root: str, *, has_console: bool, style: str = "", status: int = 200, headers: Headers = ()
+) -> Ready[bytes]:  # fmt: skip
+    """A page that runs no script and asks for no file; `style` is what it has besides the frame's style sheet."""
+    element, digest = _inline_style(style)
+    fields = (*_HEADERS, (b"content-security-policy", _WITHOUT_SCRIPTS % digest), *headers)
+    return Ready(_document(page, root, element, "", has_console=has_console), fields, status)
+
+
+def style_sheet() -> bytes:
+    """The style of the frame."""
+    return (files("muniment.service.http.html") / "frame.css").read_bytes()
+
+
+@cache
+def _inline_style(style: str) -> tuple[Html, bytes]:
+    """The style for a page without files, and the hash by which its Content-Security-Policy allows it."""
+    sheet = style_sheet() + style.encode()
+    return style_element(sheet.decode()), b"sha256-" + base64.b64encode(hashlib.sha256(sheet).digest())
+
+
+def _document(page: Page, root: str, head: Html, release: str, *, has_console: bool) -> bytes:
+    links = (*_SECTIONS, _REFERENCE) if has_console else (_REFERENCE,)
+    return html(
+        '<!doctype html><html lang="en" data-root="{}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>{}</title>'
+        '<link rel="icon" href="{}">{}</head><body><a class="skip" href="#page">To the page</a>'
+        '<header class="top"><a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
+        '<nav aria-label="Sections">{}{}</nav>{}</header>'
+        '<main id="page" tabindex="-1">{}</main><footer>{}{}<span>Times are UTC.</span>{}</footer></body></html>\n',
+        root, f"{page.title} · Muniment", _ICON, head,
+        root, "console" if has_console else "docs", _SEAL, [_link(root, page.section, *each) for each in links],
+        html('<a class="small" href="{}console/find">Find</a>', root) if has_console else None,
+        _find(root) if has_console else None,
+        page.body,
+        html('<a href="{}">JSON</a>', page.json) if page.json else None,
+        html('<a href="{}console/service">This service</a>', root) if has_console else None,
+        html("<span>{}</span>", release) if release else None,
+    ).encode()  # fmt: skip
+
+
+def _link(root: str, current: str, section: str, path: str, words: str) -> Html:
+    mark = html(' aria-current="page"') if section == current else NOTHING
+    return html('<a href="{}{}"{}>{}</a>', root, path, mark, words)
+
+
+def _find(root: str) -> Html:
+    return html(
+        '<search class="find"><form action="{}console/find"><input type="search" name="q" aria-label="Find" '
+        'placeholder="Signature, CID, hash, address  /" autocomplete="off" spellcheck="false" maxlength="2000">'
+        '</form></search><div class="account" id="wallet"></div>',
+        root,
+    )
+
+
+# Slashes of a path. Those of the console's own pages have at most five.
+_DEPTH_MAX: Final = 16
+
+
+def is_for_reader(path: str, accept: str) -> bool:
+    """Whether a request asks for a page of the console, as browsers do for a followed link.
+
+    A path that is deeper than all pages gets no page: each of its links would have to lead up all the way.
+    """
+    if (path != "/console" and not path.startswith("/console/")) or path.count("/") > _DEPTH_MAX:
+        return False
+    return named_quality(media_ranges([accept]), "text/html") > 0
+
+
+def problem_page(refusal: Refusal, request_id: str, root: str, headers: Headers = ()) -> Ready[bytes]:
+    """`refusal` as a page with the same status and header fields as its problem document."""
+    status = status_of(type(refusal))
+    body = html(
+        '<h1>{}</h1><p>{}</p>{}<dl class="facts"><dt>Status<dd>{}<dt>Code<dd><a href="{}errors/{}"><code>{}</code></a>'
+        '<dt>Request<dd><code>{}</code></dl><p><a href="{}console">To the overview</a></p>',
+        refusal.title, strange(refusal.detail), _faults(refusal),
+        status, root, refusal.code, refusal.code, request_id, root,
+    )  # fmt: skip
+    fields = (*problem_headers(refusal, status), NO_STORE, *headers)
+    return plain(Page(refusal.title, body), root, has_console=True, status=status, headers=fields)
+
+
+def _faults(refusal: Refusal) -> Html | None:
+    """The faults and their places, unless the detail is the whole story."""
+    rows = [_fault(each) for each in refusal.faults if each.detail != refusal.detail or len(refusal.faults) > 1]
+    return html("<ul>{}</ul>", rows) if rows else None
+
+
+def _fault(fault: Fault) -> Html:
+    place = fault.pointer or fault.parameter
+    return html("<li>{}{}", html("<code>{}</code>: ", place) if place else None, strange(fault.detail))

@@ -1,0 +1,266 @@
+"""Operations from handlers, whose annotations define how a request is read and what OpenAPI shows.
+
+    @operation("GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,))
+    async def get_trigger(context: Context, sig: Signature) -> Ready[Trigger]:
+
+- a parameter that the path names is a path parameter, and parses itself;
+- `query` is a record read from the query string, `body` one from the JSON body (optional if it may be None; `A | B`
+  for a record with two forms);
+- a parameter whose type has `from_request` is made from the request (the context, a caller, an upload);
+- the result is a `Reply`, None (204), or a value that is encoded as JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, cast, get_args, get_type_hints
+
+import structlog
+
+from muniment.protocol.errors import (
+    Broken,
+    DiskAlmostFull,
+    Fault,
+    InternalError,
+    InvalidBody,
+    NotReady,
+    Overloaded,
+    Refusal,
+    Unavailable,
+    UnsupportedMediaType,
+)
+from muniment.protocol.forms import decode_record
+from muniment.protocol.json_text import parse_json
+from muniment.protocol.wire import ProvedText, Record, encode
+from muniment.service.http.html.frame import is_for_reader, problem_page, root_from
+from muniment.service.http.paging import PageQuery, admit_page
+from muniment.service.http.problems import problem
+from muniment.service.http.query import QueryReader
+from muniment.service.http.reply import NO_CONTENT, Ready, Reply, Streamed
+from muniment.service.http.request import ClientGone, Request
+from muniment.service.running.limits.costs import Cost, Shed
+from muniment.service.running.limits.fair_queue import BYTES_PER_WEIGHT
+
+Handler = Callable[..., Awaitable[Any]]
+Source = Callable[[Request], Any]
+
+_PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
+# `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
+_JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
+
+# Clients can cause thousands of these a second; the module that detects the cause logs one line.
+_LOGGED_ELSEWHERE: Final = (Overloaded, NotReady, DiskAlmostFull)
+
+_log = structlog.get_logger(__name__)
+
+
+class FromRequest(Protocol):
+    """A type that is made from a request, with the credential that it needs and its refusals."""
+
+    @classmethod
+    def from_request(cls, request: Request) -> Any:
+        """The value, or an awaitable of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer for the OpenAPI document. Status 200 takes its JSON from the return annotation."""
+
+    description: str
+    media_types: tuple[str, ...] = ()
+    # Header fields of this answer, with their descriptions.
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    # JSON Schema of the body in `application/json`, without an annotation for it.
+    schema: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A method and a path with their handler."""
+
+    method: str
+    path: str
+    handler: Handler
+    refuses: tuple[type[Refusal], ...]
+    answers: Mapping[int, Answer]
+    headers_read: Mapping[str, str]
+    hints: Mapping[str, Any]
+    sources: tuple[tuple[str, Source, bool], ...]
+    cost: Cost
+    sheds: Shed
+    # Whether a parameter needs a credential, whose wallet is charged; operators are not charged.
+    takes_credential: bool
+    # Whether a part of its cost is known only after serving.
+    owes_more: bool
+    # Whether the last parameter of its path takes all remaining segments, with their slashes.
+    takes_rest: bool
+    # Whether it is long work that waits in the `muniment.service.running.limits.fair_queue`.
+    takes_turns: bool
+
+    async def answer(self, request: Request) -> Reply:
+        """The answer to one request: also the problem document of a refusal, or an `internal-error` for a crash.
+
+        Raises `ClientGone` when the client has disconnected.
+        """
+        try:
+            if self.takes_credential and request.turns is not None:  # a token takes as long to verify as a create
+                await request.turns.wait(request.client.name)
+            values: dict[str, Any] = {}
+            for name, source, is_awaited in self.sources:
+                values[name] = await source(request) if is_awaited else source(request)
+            return _reply(await self.handler(**values))
+        except Refusal as refusal:
+            request.owe_for(refusal)
+            return refused(refusal, request)
+        except ClientGone:
+            raise
+        except Exception:  # noqa: BLE001 - the last resort: the log has the details, the answer none
+            return crashed(request, f"{self.method} {self.path}")
+
+
+def operation(
+    method: str,
+    path: str,
+    *,
+    cost: Cost | int,
+    sheds: Shed,
+    refuses: tuple[type[Refusal], ...] = (),
+    answers: Mapping[int, Answer] | None = None,
+    headers_read: Mapping[str, str] | None = None,
+    takes_rest: bool = False,
+) -> Callable[[Handler], Operation]:
+    """Declare a handler as the operation `method path`.
+
+    `refuses` are the refusals of its own rules, without those of its parameters. `answers` are further answers besides
+    the return annotation, `headers_read` the optional header fields that it reads, with their purposes. `takes_rest`:
+    the last parameter of the path takes all remaining segments. `cost` is in units, `sheds` the stage of overload at
+    which it is refused: see `muniment.service.running.limits.costs`.
+    """
+
+    def declare(handler: Handler) -> Operation:
+        hints = get_type_hints(handler, include_extras=True)
+        in_path = set(_PATH_PARAMETER.findall(path))
+        sources = tuple(
+            (name, source, _is_awaited(source))
+            for name, kind in hints.items()
+            if name != "return"
+            for source in (_source(name, kind, in_path),)
+        )
+        full = cost if isinstance(cost, Cost) else Cost(cost)
+        takes_credential = any(hasattr(kind, "security") for kind in hints.values())
+        return Operation(
+            method=method, path=path, handler=handler, refuses=refuses,
+            answers=answers or {}, headers_read=headers_read or {}, hints=hints, sources=sources,
+            cost=full, sheds=sheds,
+            takes_credential=takes_credential,
+            owes_more=bool(full.received_bytes_per_unit or full.sent_bytes_per_unit),
+            takes_rest=takes_rest,
+            takes_turns=sheds is not Shed.NEVER and (takes_credential or "body" in hints),
+        )  # fmt: skip
+
+    return declare
+
+
+def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
+    """`refusal` as the answer to `request`; a fault of the service is logged."""
+    accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
+    if request.shows_pages and is_for_reader(request.path, accept):
+        reply = problem_page(refusal, request.id, root_from(request.path), headers)
+    else:
+        reply = problem(refusal, request.id, accept, headers)
+    request.refused = refusal.code
+    if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, _LOGGED_ELSEWHERE):
+        _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)
+    return reply
+
+
+def crashed(request: Request, where: str) -> Ready[Any]:
+    """The answer to a request that failed by a bug; call it while the exception is handled."""
+    _log.exception("crash", operation=where, request_id=request.id)
+    return refused(InternalError("an error of this software; the operator can find it by requestId"), request)
+
+
+def _reply(result: object) -> Reply:
+    if isinstance(result, (Ready, Streamed)):
+        return cast("Reply", result)
+    return NO_CONTENT if result is None else Ready(encode(result))
+
+
+def _is_awaited(source: Source) -> bool:
+    return inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(getattr(source, "__func__", None))
+
+
+def _source(name: str, kind: Any, in_path: set[str]) -> Source:
+    """The source of the parameter `name` of type `kind`."""
+    if name in in_path:
+        return _path_source(name, kind)
+    if name == "query":
+        return _page_source(kind) if issubclass(kind, PageQuery) else _query_source(kind)
+    if name == "body":
+        return _body_source(kind)
+    if kind is Request:
+        return lambda request: request
+    if hasattr(kind, "from_request"):
+        return kind.from_request
+    raise TypeError(f"nothing in a request gives {name}: {kind!r}")
+
+
+def _query_source(kind: type[Record]) -> Source:
+    reader = QueryReader(kind)
+    return lambda request: reader.read(request.query)
+
+
+def _page_source(kind: type[PageQuery]) -> Source:
+    reader = QueryReader(kind)
+
+    def source(request: Request) -> PageQuery:
+        query = reader.read(request.query)
+        admit_page(request, query)
+        return query
+
+    return source
+
+
+def _path_source(name: str, kind: type[ProvedText]) -> Source:
+    def source(request: Request) -> ProvedText:
+        try:
+            return kind.parse(request.path_text(name))
+        except Refusal as refusal:
+            raise type(refusal)(refusal.detail, faults=[Fault(refusal.detail, parameter=name)]) from None
+
+    return source
+
+
+async def _wait_for_turn(request: Request, size: int) -> None:
+    """Charge a body of `size` bytes; wait until it may be decoded. Raises `RateLimited`, `Overloaded`, `ClientGone`."""
+    if request.turns is None:
+        return
+    request.charge_body()
+    weight = (0 if request.wallet else 1) + size // BYTES_PER_WEIGHT  # the check of a credential has waited already
+    if weight:
+        await request.turns.wait(request.client.name, weight)
+        request.require_client()
+
+
+def _body_source(kind: Any) -> Source:
+    optional = type(None) in get_args(kind)
+
+    async def source(request: Request) -> Any:
+        data = await request.body()
+        await _wait_for_turn(request, len(data))
+        if optional and not data:
+            return None
+        if not data:
+            raise InvalidBody("a JSON body is required", pointer="")
+        _refuse_other_media(request.header(b"content-type"))
+        return decode_record(parse_json(data), kind)
+
+    return source
+
+
+def _refuse_other_media(content_type: str | None) -> None:
+    if content_type is None or not _JSON_TYPE.fullmatch(content_type.strip()):
+        raise UnsupportedMediaType("send the body as JSON in UTF-8, with Content-Type: application/json")

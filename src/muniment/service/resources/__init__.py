@@ -1,0 +1,1 @@
+"""The resources of the interface: handlers, rows and work of each."""

@@ -1,0 +1,244 @@
+"""Events of the feed: their positions, their rows, and their form in the API (CloudEvents 1.0, JSON format)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from enum import IntEnum
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+
+import msgspec
+from msgspec import Meta
+
+from muniment.protocol.errors import InvalidParameter
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.ipfs.cid import DAG_PB, BundleCid, Cid, cid_v0, cid_v1
+from muniment.protocol.wire import Amount, DateTime, ProvedText, Record, encode, iso_time
+
+ADDRESS_BYTES: Final = 20
+# CIDs of functions that many events name. Under 1 MB.
+_CIDS_KEPT: Final = 4_096
+_SEQ_MAX: Final = 2**63 - 1
+_EPOCH_MAX: Final = 2**32 - 1
+# `e-`, eight hex digits of the epoch, `-` and the digits of `_SEQ_MAX`, in base64.
+_LENGTH_MAX: Final = 40
+
+
+class Position(ProvedText):
+    """A position in the feed: an epoch of the registry, and the number of an event.
+
+    As an id it names that event; as a cursor it means the events after it. It is base64url without dots, as ids of
+    Standard Webhooks.
+    """
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": f"^[A-Za-z0-9_-]{{2,{_LENGTH_MAX}}}$",
+        "description": "Opaque; from the `Link` header of a page, or the `id` of an event",
+        "examples": ["ZS0wYmFkY2FmZS0xMDA"],
+    }
+    refuses = InvalidParameter
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidParameter` for a text that is not in the form of a position."""
+        try:
+            epoch, seq = _parts(text) if len(text) <= _LENGTH_MAX else (-1, -1)
+        except (binascii.Error, ValueError):
+            epoch, seq = -1, -1
+        if not (0 <= seq <= _SEQ_MAX and 0 <= epoch <= _EPOCH_MAX) or cls.at(epoch, seq) != text:
+            raise InvalidParameter("this service did not issue the cursor")
+        return cls(text)
+
+    @classmethod
+    def at(cls, epoch: int, seq: int) -> Self:
+        """The position of the event with the number `seq`."""
+        plain = b"e-%08x-%d" % (epoch, seq)
+        return cls(base64.urlsafe_b64encode(plain).rstrip(b"=").decode())
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the registry."""
+        return _parts(self)[0]
+
+    @property
+    def seq(self) -> int:
+        """The number of the event; 0 is before the first."""
+        return _parts(self)[1]
+
+
+def _parts(text: str) -> tuple[int, int]:
+    """Epoch and number. Raises `ValueError` for most other texts."""
+    plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+    kind, epoch, digits = plain.split("-")
+    if kind != "e":
+        raise ValueError(kind)
+    return int(epoch, 16), int(digits)
+
+
+class Kind(IntEnum):
+    """The kinds of events; the migrations have these numbers too."""
+
+    TRIGGER_CREATED = 1
+    TRIGGER_DEACTIVATED = 2
+    FUNCTION_CREATED = 3
+    INTENT_CREATED = 4
+    INTENT_CHANGED = 5
+    INTENT_LOGGED = 6
+
+
+EventType = Literal[
+    "muniment.trigger.created",
+    "muniment.trigger.deactivated",
+    "muniment.function.created",
+    "muniment.intent.created",
+    "muniment.intent.changed",
+    "muniment.intent.logged",
+]
+EVENT_TYPES: Final[dict[Kind, EventType]] = {
+    Kind.TRIGGER_CREATED: "muniment.trigger.created",
+    Kind.TRIGGER_DEACTIVATED: "muniment.trigger.deactivated",
+    Kind.FUNCTION_CREATED: "muniment.function.created",
+    Kind.INTENT_CREATED: "muniment.intent.created",
+    Kind.INTENT_CHANGED: "muniment.intent.changed",
+    Kind.INTENT_LOGGED: "muniment.intent.logged",
+}
+KINDS: Final = {name: kind for kind, name in EVENT_TYPES.items()}
+ABOUT_TRIGGERS: Final = (Kind.TRIGGER_CREATED, Kind.TRIGGER_DEACTIVATED)
+ABOUT_INTENTS: Final = (Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LOGGED)
+
+
+class Event(NamedTuple):
+    """A row of `events`; docs/database.md explains the columns."""
+
+    seq: int
+    at_ms: int
+    kind: int
+    subject: bytes
+    owners: bytes
+    origin: bytes
+    settler: bytes | None
+    facts: str
+
+    @property
+    def addresses(self) -> list[bytes]:
+        """The distinct addresses that the event concerns, 20 bytes each."""
+        return [self.owners[at : at + ADDRESS_BYTES] for at in range(0, len(self.owners), ADDRESS_BYTES)]
+
+
+class Source(NamedTuple):
+    """The registry of events: its name, its epoch, and the version of the CIDs that it makes."""
+
+    issuer: str
+    epoch: int
+    cid_version: int
+
+    @property
+    def urn(self) -> str:
+        """The `source` of its events."""
+        return f"urn:muniment:{self.issuer}:{self.epoch:08x}"
+
+
+class EventData(Record, frozen=True, omit_defaults=True):
+    """The state after the change. Each type of event has its own members; other operations return the records."""
+
+    signer: Annotated[Address, Meta(description="Of trigger events")] | None = None
+    function_cid: Annotated[BundleCid, Meta(description="Of trigger events")] | None = None
+    end_date: Annotated[int, Meta(description="Of `trigger.created`, in milliseconds; 0: it never ends")] | None = None
+    deactivate_sig: Annotated[Signature, Meta(description="Of `trigger.deactivated`")] | None = None
+    creator: Annotated[Address, Meta(description="Of `function.created`")] | None = None
+    generation: Annotated[Literal[1, 2], Meta(description="Of intent events, like all that follow")] | None = None
+    user: Annotated[Address, Meta(description="Of the first generation")] | None = None
+    users: Annotated[list[Address], Meta(description="Of the second: users and payer of fees")] | None = None
+    settler: Address | None = None
+    config_sig: Annotated[Signature, Meta(description="Of the first generation")] | None = None
+    trigger_sig: Annotated[Signature, Meta(description="Of the second generation")] | None = None
+    deadline: Annotated[Amount, Meta(description="Unix seconds; an intent expires without an event")] | None = None
+    status: (
+        Annotated[str, Meta(description="As the chain reports it, else operators; never `expired` by time")] | None
+    ) = None
+    version: Annotated[int, Meta(description="Grows with every change")] | None = None
+    proposals: Annotated[int, Meta(description="Their number")] | None = None
+    logs: Annotated[int, Meta(description="Their number")] | None = None
+    transaction_hash: Bytes32 | None = None
+
+    example: ClassVar[dict[str, Any]] = {"creator": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}
+
+
+class CloudEvent(Record, frozen=True):
+    """A change, as CloudEvents 1.0."""
+
+    specversion: Literal["1.0"]
+    id: Position
+    source: Annotated[str, Meta(description="`urn:muniment:<issuer>:<epoch>`; with `id` it is unique")]
+    type: EventType
+    subject: Annotated[str, Meta(description="Signature of the trigger, CID of the function, or hash of the intent")]
+    time: DateTime
+    data: EventData
+
+    example: ClassVar[dict[str, Any]] = {
+        "specversion": "1.0",
+        "id": "ZS0wYmFkY2FmZS0xMDA",
+        "source": "urn:muniment:muniment:0badcafe",
+        "type": "muniment.function.created",
+        "subject": "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ",
+        "time": "2026-11-20T19:48:00.123Z",
+        "data": EventData.example,
+    }
+
+
+def encode_event(event: Event, source: Source) -> bytes:
+    """The event as JSON."""
+    return encode(
+        {
+            "specversion": "1.0",
+            "id": Position.at(source.epoch, event.seq),
+            "source": source.urn,
+            "type": EVENT_TYPES[Kind(event.kind)],
+            "subject": _subject(event, source),
+            "time": iso_time(event.at_ms),
+            "data": _data(event, source),
+        }
+    )
+
+
+def _subject(event: Event, source: Source) -> str:
+    if event.kind == Kind.FUNCTION_CREATED:
+        return _cid(event.subject, source.cid_version)
+    return f"0x{event.subject.hex()}"
+
+
+def _data(event: Event, source: Source) -> dict[str, object]:
+    facts: dict[str, Any] = msgspec.json.decode(event.facts)
+    owners = [Address.from_raw(each) for each in event.addresses]
+    if event.kind in ABOUT_INTENTS:
+        return _intent(event, owners, facts)
+    if event.kind == Kind.FUNCTION_CREATED:
+        return {"creator": owners[0]}
+    return {"signer": owners[0], "functionCid": _cid(event.origin, source.cid_version), **facts}
+
+
+def _intent(event: Event, owners: list[Address], facts: dict[str, Any]) -> dict[str, object]:
+    origin = f"0x{event.origin.hex()}"
+    is_first = facts["generation"] == 1
+    shown: dict[str, object] = {
+        "generation": facts["generation"],
+        **({"user": owners[0]} if is_first else {"users": owners}),
+        "settler": Address.from_raw(event.settler or b""),
+        "configSig" if is_first else "triggerSig": origin,
+        "deadline": str(int(facts["deadline"] or "0", 16)),
+        **{name: facts[name] for name in ("status", "version", "proposals", "logs")},
+    }
+    if transaction := facts["transaction"]:
+        shown["transactionHash"] = f"0x{transaction.lower()}"
+    return shown
+
+
+@lru_cache(maxsize=_CIDS_KEPT)
+def _cid(digest: bytes, version: int) -> Cid:
+    return cid_v0(digest) if version == 0 else cid_v1(DAG_PB, digest)

@@ -1,0 +1,190 @@
+"""Functions in the database: their JSON records, their inputs for triggers, and their creators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, LiteralString, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from muniment.protocol.errors import VersionTaken
+from muniment.protocol.evm.address import Address
+from muniment.protocol.ipfs.cid import DAG_PB, Cid
+from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
+from muniment.service.pins import queue as pins
+from muniment.service.storage.listing import Listed, Rows, in_order
+from muniment.service.storage.pages import read_page
+from muniment.service.storage.scopes import has_row_after, scope
+from muniment.service.storage.sql import Condition, placeholders
+
+if TYPE_CHECKING:
+    from muniment.service.storage.database import Database, Reader, Transaction
+
+
+# As many as a page has (GET /functions).
+CIDS_MAX: Final = 100
+_EVERY_FUNCTION: Final = Listed("functions f", "f.seq", "f.record")
+_FUNCTIONS_OF_CREATORS: Final = Listed(
+    "function_creators c JOIN functions f ON f.seq = c.function_seq", "c.seq", "f.record"
+)
+
+
+class FunctionQuery(PageQuery, frozen=True):
+    """Which functions to list."""
+
+    cids: (
+        Annotated[list[Cid], Meta(min_length=1, max_length=CIDS_MAX, description="Only these, in either CID version")]
+        | None
+    ) = None
+    creator: Address | None = None
+    sort: Sort = -1
+
+    @property
+    def units(self) -> int:
+        """As of any page, and for the CIDs that are looked up."""
+        return super().units + len(self.cids or ()) // LIST_ELEMENTS_PER_UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class NewFunction:
+    """A row to insert: the digest of the root block, the hash of the bundle's bytes (`content`), the record as JSON.
+
+    `is_to_pin`: an IPFS node is to pin the bundle.
+    """
+
+    digest: bytes
+    content: bytes
+    inputs: dict[str, str]
+    created_at_ms: int
+    record: str
+    is_to_pin: bool = False
+
+
+async def find_record(database: Reader | Transaction, digest: bytes) -> str | None:
+    """The record of the bundle whose root block has this digest."""
+    row = await database.fetch_one("SELECT record FROM functions WHERE digest = ?", (digest,))
+    return row[0] if row else None
+
+
+async def find_content(database: Database | Transaction, content: bytes) -> str | None:
+    """The record of the bundle with these bytes."""
+    row = await database.fetch_one("SELECT record FROM functions WHERE content = ?", (content,))
+    return row[0] if row else None
+
+
+async def find_inputs(database: Database, digest: bytes) -> dict[str, str] | None:
+    """The inputs of a function, name to type word, in the order of its manifest."""
+    row = await database.fetch_one("SELECT inputs FROM functions WHERE digest = ?", (digest,))
+    return msgspec.json.decode(row[0], type=dict[str, str]) if row else None
+
+
+async def find_taken(
+    database: Database | Transaction, creator: Address, name: str, version: str, content: bytes
+) -> VersionTaken | None:
+    """The refusal if `creator` has deployed other bytes under this name and version, otherwise None."""
+    row = await database.fetch_one(
+        """SELECT f.content FROM function_creators c JOIN functions f ON f.seq = c.function_seq
+           WHERE c.creator = ? AND c.name = ? AND c.version = ?""",
+        (creator.raw, name, version),
+    )
+    if row is None or row[0] == content:
+        return None
+    return VersionTaken(f"you have deployed other bytes as {name} {version}; raise the version in manifest.json")
+
+
+async def insert(transaction: Transaction, new: NewFunction, creator: Address, name: str, version: str) -> str:
+    """Register the function unless its bytes are registered; `creator` becomes one of its creators.
+
+    Returns the record that was stored first. Raises `VersionTaken`.
+    """
+    if taken := await find_taken(transaction, creator, name, version, new.content):
+        raise taken
+    await transaction.execute(
+        """INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT DO NOTHING""",
+        (new.digest, new.content, msgspec.json.encode(new.inputs).decode(), new.created_at_ms, new.record),
+    )
+    joined = await transaction.execute(
+        """INSERT INTO function_creators (creator, function_seq, name, version, joined_at_ms)
+           SELECT ?, seq, ?, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
+        (creator.raw, name, version, new.created_at_ms, new.content),
+    )
+    # No row was inserted: the creator already has this version, with these or with concurrently uploaded bytes.
+    if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):
+        raise taken
+    record = await find_content(transaction, new.content)
+    assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
+    if new.is_to_pin:
+        await pins.add(transaction, pins.cid_of(record).digest, new.created_at_ms)
+    return record
+
+
+class Joined(NamedTuple):
+    """A creator of a function: the number of the upload, the wallet, the function's record, and the time."""
+
+    seq: int
+    creator: bytes
+    record: str
+    # None: in a release that did not note it.
+    joined_at_ms: int | None
+
+
+# The last number of a creator.
+LAST_JOINED: Final = "SELECT coalesce(max(seq), 0) FROM function_creators"
+# The number of the creator at an offset from a number.
+NTH_JOINED: Final = "SELECT seq FROM function_creators WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
+
+
+async def read_joined(database: Reader, after: int, before: int, limit: int) -> list[Joined]:
+    """Creators with numbers between `after` and `before`, both not included, in the order of commits."""
+    rows = await database.fetch(
+        """SELECT c.seq, c.creator, f.record, c.joined_at_ms
+           FROM function_creators c JOIN functions f ON f.seq = c.function_seq
+           WHERE c.seq > ? AND c.seq < ? ORDER BY c.seq LIMIT ?""",
+        (after, before, limit),
+    )
+    return [Joined(*row) for row in rows]
+
+
+async def find_joined(database: Reader, digest: bytes, creator: bytes) -> Joined | None:
+    """The upload of this wallet of the function whose root block has this digest."""
+    row = await database.fetch_one(
+        """SELECT c.seq, c.creator, f.record, c.joined_at_ms
+           FROM functions f JOIN function_creators c ON c.function_seq = f.seq
+           WHERE f.digest = ? AND c.creator = ?""",
+        (digest, creator),
+    )
+    return Joined(*row) if row else None
+
+
+async def count_joined(database: Reader, first: int, before: int) -> int:
+    """The count of creators with numbers from `first` to below `before`."""
+    sql = "SELECT count(*) FROM function_creators WHERE seq >= ? AND seq < ?"
+    return (await database.fetch(sql, (first, before)))[0][0]
+
+
+def table_of_numbers(query: FunctionQuery) -> LiteralString:
+    """The table whose sequence numbers give the order of a page."""
+    return "functions" if query.creator is None else "function_creators"
+
+
+async def search(database: Reader, query: FunctionQuery, client: str = "") -> Page:
+    """A page of records in the order of commits; with a creator, in the order of the creator's deployments.
+
+    `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
+    `DeadlineExceeded`.
+    """
+    if query.is_long:
+        if query.cids is not None or not await has_row_after(database, table_of_numbers(query), query, client):
+            return EMPTY
+        query.check_offset()
+    listed, conditions = _EVERY_FUNCTION, list[Condition]()
+    if query.creator is not None:
+        listed = _FUNCTIONS_OF_CREATORS
+        conditions.append(Condition("c.creator = ?", (query.creator.raw,)))
+    if query.cids is not None:
+        digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
+        conditions.append(Condition(f"f.digest IN ({placeholders(len(digests))})", tuple(digests)))
+    rows = Rows(everywhere=tuple(conditions))
+    return Page(*await read_page(database, in_order(listed, rows, scope(database, query), query), client))

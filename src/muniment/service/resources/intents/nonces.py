@@ -1,0 +1,189 @@
+"""The nonces of intents of generation 2: one intent at a time holds the nonce of a trigger and a settlement contract.
+
+The contract of this generation refuses a second execution by the hash of the intent alone. Of two intents with one
+nonce and, say, another fee it executes both, and the owner pays twice. So an intent holds its nonce until it can no
+longer be executed: the deadline and the settlement grace have passed. Its status does not shorten that, because a
+status is a claim. An intent that succeeded holds its nonce for ever.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from muniment.protocol.errors import IntentNotFound, InvalidIntent, NonceTaken
+from muniment.protocol.evm.hex import HexString
+from muniment.protocol.intents.lifecycle import Moment, passed_until
+from muniment.protocol.intents.types import NewIntent
+from muniment.service.auth import operators
+from muniment.service.resources.intents.store import expiry, find
+from muniment.service.storage.sql import number_text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent
+    from muniment.service.storage.database import Database, Reader, Transaction
+
+_KEY: Final = "trigger_sig = ? AND settler = ? AND nonce = ?"
+# The second of two writers waits here for the first to commit, on either engine. A nonce whose time is over goes to the
+# new intent; the last parameter is the latest deadline whose grace has passed.
+_HOLD: Final = """
+    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (trigger_sig, settler, nonce)
+    DO UPDATE SET intent_hash = excluded.intent_hash, deadline = excluded.deadline WHERE intent_nonces.deadline <= ?
+    RETURNING intent_hash"""
+# Of several intents that succeeded the first keeps it.
+_KEEP: Final = """
+    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline) VALUES (?, ?, ?, ?, NULL)
+    ON CONFLICT (trigger_sig, settler, nonce)
+    DO UPDATE SET intent_hash = excluded.intent_hash, deadline = NULL WHERE intent_nonces.deadline IS NOT NULL"""
+_HOLDER: Final = f"SELECT intent_hash FROM intent_nonces WHERE {_KEY}"
+# Rows of one read: a few megabytes of records.
+_ROWS_PER_READ: Final = number_text(500)
+_RECORDS: Final = (
+    f"SELECT seq, trigger_sig, settler, record, hash FROM intents WHERE generation = 2 AND seq > ? "
+    f"ORDER BY seq LIMIT {_ROWS_PER_READ}"
+)
+# For a file of SQLite, in one statement.
+SHARED_IN_FILE: Final = """
+    SELECT hash, other FROM (
+      SELECT seq, hash, lag(hash) OVER (PARTITION BY trigger_sig, settler, nonce ORDER BY seq) AS other
+      FROM (
+        SELECT seq, hash, trigger_sig, settler,
+          CASE WHEN json_valid(record) THEN json_extract(record, '$.nonce') ELSE hash END AS nonce
+        FROM intents WHERE generation = 2
+      ) recorded
+    ) ranked
+    WHERE other IS NOT NULL ORDER BY seq"""
+
+
+class _Record(msgspec.Struct):
+    """The member of a stored record that is read here."""
+
+    nonce: str
+
+
+class Nonce(NamedTuple):
+    """The key of a nonce: bytes of the trigger's signature and of the settlement contract, and the nonce as 0x hex."""
+
+    trigger_sig: bytes
+    settler: bytes
+    nonce: str
+
+    @classmethod
+    def of(cls, new: NewOperationsIntent) -> Nonce:
+        """The nonce of an intent."""
+        return cls(new.trigger_sig.raw, new.settler.raw, new.nonce)
+
+
+def is_past(new: NewOperationsIntent, moment: Moment) -> bool:
+    """Whether the deadline of an intent has passed, so that the settlement contract refuses it."""
+    return int(new.deadline) <= passed_until(moment.now_ms)
+
+
+async def holder(database: Reader | Transaction, nonce: Nonce) -> bytes | None:
+    """The hash of the intent that holds a nonce, or held it last."""
+    rows = await database.fetch(_HOLDER, nonce)
+    return rows[0][0] if rows else None
+
+
+async def hold(
+    tx: Transaction,
+    new: NewOperationsIntent,
+    intent_hash: bytes,
+    moment: Moment,
+    *,
+    has_succeeded: bool,
+    may_share: bool,
+) -> None:
+    """Hold the nonce of an intent that is about to be recorded. Raises `NonceTaken` if another intent holds it.
+
+    With `may_share` an intent whose deadline has passed is a record of the past: it may have the nonce too.
+    """
+    nonce, deadline = Nonce.of(new), int(new.deadline).to_bytes(32)
+    _, over = expiry(moment)
+    values = (*nonce, intent_hash, None if has_succeeded else deadline, over)
+    while not await tx.fetch(_HOLD, values):
+        other = await holder(tx, nonce)
+        if other == intent_hash:  # another writer has recorded the same intent since
+            return
+        if other is None:  # `release` has freed it since
+            continue
+        if not (may_share and is_past(new, moment)):
+            named = HexString.from_raw(other)
+            detail = (
+                f"the intent {named} has the same triggerSig, settler and nonce, and the settlement contract would "
+                "execute both"
+            )
+            raise NonceTaken(detail, pointer="/nonce", facts={"intent": named})
+        if has_succeeded:
+            await tx.execute(_KEEP, values[:4])
+        else:
+            later = f"UPDATE intent_nonces SET deadline = ? WHERE {_KEY} AND deadline < ?"
+            await tx.execute(later, (deadline, *nonce, deadline))
+        return
+
+
+async def keep(tx: Transaction, seq: int) -> None:
+    """Let an intent that succeeded hold its nonce for ever, even if another intent has taken the nonce since."""
+    rows = await tx.fetch("SELECT trigger_sig, settler, record, hash FROM intents WHERE seq = ?", (seq,))
+    for trigger_sig, settler, record, intent_hash in rows:
+        await tx.execute(_KEEP, (trigger_sig, settler, nonce_in(record), intent_hash))
+
+
+def nonce_in(record: str) -> str:
+    """The nonce in the stored record of an intent."""
+    return msgspec.json.decode(record, type=_Record).nonce
+
+
+def shared_lines(pairs: Iterable[tuple[bytes, bytes]]) -> list[str]:
+    """A line for each two intents of one nonce, given by their hashes."""
+    return [_line(intent_hash, other) for intent_hash, other in pairs]
+
+
+def _line(intent_hash: bytes, other: bytes) -> str:
+    return f"two intents of one nonce: {HexString.from_raw(intent_hash)} and {HexString.from_raw(other)}"
+
+
+async def shared_nonces(database: Database) -> AsyncIterator[str]:
+    """A line for each intent whose nonce another intent holds."""
+    last = 0
+    while rows := await database.fetch_slow(_RECORDS, (last,)):
+        for _, trigger_sig, settler, record, intent_hash in rows:
+            with suppress(msgspec.MsgspecError):  # a damaged record, which `muniment verify` names
+                other = await holder(database, Nonce(trigger_sig, settler, nonce_in(record)))
+                if other is not None and other != intent_hash:
+                    yield _line(intent_hash, other)
+        last = rows[-1][0]
+
+
+async def shared_by(tx: Transaction, new: AnyNewIntent, intent_hash: bytes, moment: Moment) -> str | None:
+    """The line about a past intent to be recorded although another intent has its nonce; None if there is no other."""
+    if isinstance(new, NewIntent) or not is_past(new, moment):
+        return None
+    other = await holder(tx, Nonce.of(new))
+    return None if other is None or other == intent_hash else _line(intent_hash, other)
+
+
+async def release(tx: Transaction, intent_hash: bytes, now_ms: int) -> None:
+    """Free the nonce that an intent holds, and enter this in the audit log.
+
+    Raises `IntentNotFound`, and `InvalidIntent` for an intent that holds no nonce.
+    """
+    if await find(tx, intent_hash, Moment(now_ms, 0)) is None:
+        raise IntentNotFound("no intent is recorded under this hash")
+    rows = await tx.fetch(
+        "SELECT trigger_sig, settler, record FROM intents WHERE hash = ? AND generation = 2", (intent_hash,)
+    )
+    freed = 0
+    for trigger_sig, settler, record in rows:
+        freed = await tx.execute(
+            "DELETE FROM intent_nonces WHERE trigger_sig = ? AND settler = ? AND nonce = ? AND intent_hash = ?",
+            (*Nonce(trigger_sig, settler, nonce_in(record)), intent_hash),
+        )
+    if not freed:
+        raise InvalidIntent("the intent holds no nonce: it is of the first form, or another intent has the nonce")
+    await operators.enter(tx, operators.LOCAL, "release nonce", intent_hash, now_ms)

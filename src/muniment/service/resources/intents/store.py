@@ -1,0 +1,252 @@
+"""Intents in the database: how they are read, and how a sweep marks those that have expired.
+
+A row of `intents` holds the members that never change as JSON (`record`); proposals and logs are numbered rows of their
+own. The status as read depends on the time: `lifecycle.status_as_read` computes it, and `STATUS_AS_READ` does the same
+in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeVar
+
+import msgspec
+
+from muniment.protocol.intents.lifecycle import (
+    AFTER_GRACE,
+    AT_DEADLINE,
+    CAN_EXPIRE,
+    Moment,
+    passed_until,
+    status_as_read,
+)
+from muniment.protocol.intents.types import NEWEST_SHOWN
+from muniment.protocol.wire import encode
+from muniment.service.storage.sql import SWEPT_PER_BATCH, number_text, placeholders
+
+if TYPE_CHECKING:
+    from muniment.service.storage.database import Reader, Row, Transaction
+
+T = TypeVar("T")
+
+
+def _quoted(statuses: Sequence[LiteralString]) -> LiteralString:
+    """An IN list of statuses as SQL text."""
+    return ", ".join(f"'{status}'" for status in statuses)
+
+
+# Rows that have expired since the last sweep; the parameters are `expiry()`. The list repeats the partial index
+# `intents_by_end` word for word: else SQLite does not see that the index holds them all.
+ENDED: Final = (
+    f"standing IN ({_quoted(CAN_EXPIRE)}) AND deadline <= ? AND (standing <> '{AFTER_GRACE}' OR deadline <= ?)"
+)
+# Rows of one claimed status that a sweep of another clock or grace has marked, though they have not expired; the
+# parameters are `early()`. An intent whose standing is `expired` has no fact of a chain.
+EARLY: Final = "standing = 'expired' AND status = ? AND deadline > ?"
+_RECORDED: Final = "COALESCE(chain_status, status)"
+# The parameters are `expiry()`.
+STATUS_AS_READ: Final = (
+    f"CASE WHEN {_RECORDED} IN ({_quoted(AT_DEADLINE)}) AND deadline <= ? THEN 'expired' "
+    f"WHEN {_RECORDED} = '{AFTER_GRACE}' AND deadline <= ? THEN 'expired' "
+    f"ELSE {_RECORDED} END"
+)
+# The columns of a `Head`, of the table with the alias `i`.
+HEAD_COLUMNS: Final = (
+    "i.generation, i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
+    "COALESCE(i.chain_transaction_hash, i.transaction_hash), i.dest_transaction_hash, "
+    "i.proposal_count, i.log_count, i.record"
+)
+# Rows in one statement: few round trips, and far from the 32,766 parameters that a statement of SQLite may have.
+_ROWS_PER_STATEMENT: Final = 200
+# Rows of one piece of a streamed answer. A proposal has up to 64 KiB, a log up to 4 (of which each byte may be six in
+# JSON): about as much of either.
+_PROPOSALS_PER_PIECE: Final = 100
+_LOGS_PER_PIECE: Final = 500
+# Proposals and logs that a listing reads in one statement, in the same proportion.
+_WEIGHT_MAX: Final = 2 * _LOGS_PER_PIECE
+_PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
+
+
+class _Numbered(NamedTuple):
+    """A table whose rows are numbered within an intent, and the column of `intents` that counts them."""
+
+    table: LiteralString
+    counted_by: LiteralString
+
+
+_PROPOSALS: Final = _Numbered("intent_proposals", "proposal_count")
+_LOGS: Final = _Numbered("intent_logs", "log_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """An intent without its proposals and logs; `status` is the status as read."""
+
+    generation: int
+    seq: int
+    hash: bytes
+    status: str
+    version: int
+    transaction_hash: bytes | None
+    dest_transaction_hash: bytes | None
+    proposal_count: int
+    log_count: int
+    record: str
+
+    @classmethod
+    def of(cls, row: Row, moment: Moment) -> Head:
+        """From the `HEAD_COLUMNS`, as the intent reads at that moment."""
+        generation, seq, intent_hash, recorded, deadline, *rest = row
+        status = status_as_read(recorded, int.from_bytes(deadline), moment)
+        return cls(generation, seq, intent_hash, status, *rest)
+
+    @property
+    def etag(self) -> str:
+        """Changes with everything that is written, and when the intent expires."""
+        return f'"{self.hash[:16].hex()}-{self.version}-{self.status}"'
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is answered in one piece."""
+        return self.proposal_count <= _PROPOSALS_PER_PIECE and self.log_count <= _LOGS_PER_PIECE
+
+    @property
+    def weight(self) -> int:
+        """The cost of reading its newest proposals and logs, in logs."""
+        proposals = min(self.proposal_count, NEWEST_SHOWN)
+        return proposals * _PROPOSAL_WEIGHT + min(self.log_count, NEWEST_SHOWN)
+
+    @property
+    def opening(self) -> str:
+        """The JSON of the intent up to its first proposal."""
+        hashes = (("transactionHash", self.transaction_hash), ("destTransactionHash", self.dest_transaction_hash))
+        known = "".join(f',"{name}":"0x{value.hex()}"' for name, value in hashes if value is not None)
+        return f'{self.record[:-1]},"status":"{self.status}"{known},"generation":{self.generation},"proposals":['
+
+
+def expiry(moment: Moment) -> tuple[bytes, bytes]:
+    """The latest deadlines that have passed, as the column holds them: without the grace, and with it."""
+    passed = passed_until(moment.now_ms)
+    return _bound(passed), _bound(passed - moment.grace_s)
+
+
+def early(status: str, ended: tuple[bytes, bytes]) -> tuple[str, bytes]:
+    """The parameters of `EARLY` for one of the statuses that `CAN_EXPIRE`; `ended` is the `expiry()`."""
+    at_deadline, after_grace = ended
+    return status, after_grace if status == AFTER_GRACE else at_deadline
+
+
+def _bound(seconds: int) -> bytes:
+    """A deadline as the column holds it; a time before 1970 is before every deadline."""
+    return seconds.to_bytes(32) if seconds >= 0 else b""
+
+
+async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
+    """The head of an intent."""
+    row = await database.fetch_one(f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?", (intent_hash,))
+    return Head.of(row, moment) if row else None
+
+
+async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> str | None:
+    """An intent as a listing shows it, as JSON."""
+    head = await find(database, intent_hash, moment)
+    return (await listed(database, [head]))[0] if head else None
+
+
+async def listed(database: Reader | Transaction, heads: Sequence[Head]) -> list[str]:
+    """The intents as a listing shows them, as JSON."""
+    proposals, logs = defaultdict[int, list[str]](list), defaultdict[int, list[str]](list)
+    await _add_newest(proposals, database, _PROPOSALS, [head.seq for head in heads if head.proposal_count])
+    await _add_newest(logs, database, _LOGS, [head.seq for head in heads if head.log_count])
+    return [
+        f'{head.opening}{",".join(proposals[head.seq])}],"logs":[{",".join(logs[head.seq])}]}}' for head in heads
+    ]  # fmt: skip
+
+
+async def _add_newest(
+    found: defaultdict[int, list[str]], database: Reader | Transaction, numbered: _Numbered, seqs: Sequence[int]
+) -> None:
+    """Add the newest records of each intent to `found`, the oldest of them first."""
+    if seqs:
+        rows = await database.fetch(
+            f"SELECT r.intent_seq, r.record FROM intents i JOIN {numbered.table} r "
+            f"ON r.intent_seq = i.seq AND r.n > i.{numbered.counted_by} - {number_text(NEWEST_SHOWN)} "
+            f"WHERE i.seq IN ({placeholders(len(seqs))}) ORDER BY r.intent_seq, r.n",
+            seqs,
+        )
+        for seq, record in rows:
+            found[seq].append(record)
+
+
+def groups(heads: Sequence[Head]) -> list[list[Head]]:
+    """`heads` in order, in groups whose newest proposals and logs are few enough for one statement."""
+    made: list[list[Head]] = []
+    weight = _WEIGHT_MAX
+    for head in heads:
+        weight += head.weight
+        if not made or weight > _WEIGHT_MAX:
+            made.append([])
+            weight = head.weight
+        made[-1].append(head)
+    return made
+
+
+async def pieces(database: Reader, head: Head) -> AsyncIterator[bytes]:
+    """The JSON of an intent with every proposal and log that it had when `head` was read, piece by piece."""
+    yield head.opening.encode()
+    async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_PER_PIECE):
+        yield piece
+    yield b'],"logs":['
+    async for piece in _records(database, head.seq, _LOGS, head.log_count, _LOGS_PER_PIECE):
+        yield piece
+    yield b"]}"
+
+
+async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, size: int) -> AsyncIterator[bytes]:
+    """The first `count` records of an intent, `size` in a piece, with a comma between any two."""
+    sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"
+    for start in range(0, count, size):
+        rows = await database.fetch(sql, (seq, start, min(start + size, count)))
+        yield (("," if start else "") + ",".join(record for (record,) in rows)).encode()
+
+
+async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_BATCH) -> int:
+    """Mark at most `count` intents that have expired, and unmark as many that have not.
+
+    Returns the largest number of rows that one statement changed: below `count` all are done.
+    """
+    # Each condition occurs twice: an intent that changed while a statement waited for its row is checked again.
+    ended = expiry(moment)
+    marked = await tx.execute(
+        f"UPDATE intents SET standing = 'expired' WHERE {ENDED} "
+        f"AND seq IN (SELECT seq FROM intents WHERE {ENDED} LIMIT ?)",
+        (*ended, *ended, count),
+    )
+    arms = " UNION ALL ".join(f"SELECT seq FROM intents WHERE {EARLY}" for _ in CAN_EXPIRE)
+    unmarked = await tx.execute(
+        f"UPDATE intents SET standing = status WHERE standing = 'expired' "
+        f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
+        (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
+    )
+    return max(marked, unmarked)
+
+
+async def insert_rows(tx: Transaction, into: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:
+    """Add rows, many in a statement; `into` is the table with its columns as SQL text."""
+    for part in in_parts(rows):
+        values = ", ".join(f"({placeholders(len(row))})" for row in part)
+        await tx.execute(f"INSERT INTO {into} VALUES {values}", [value for row in part for value in row])
+
+
+def in_parts(listed: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`listed` in order, in parts that fit into one statement."""
+    for start in range(0, len(listed), _ROWS_PER_STATEMENT):
+        yield listed[start : start + _ROWS_PER_STATEMENT]
+
+
+def with_members(record: str, **members: str) -> str:
+    """A record, as JSON, with other values for some members; the rest keeps its bytes."""
+    kept: dict[str, object] = dict(msgspec.json.decode(record, type=dict[str, msgspec.Raw]))
+    return encode({**kept, **members}).decode()

@@ -1,0 +1,131 @@
+"""Facts that are not in the log yet: read from their tables, and their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
+
+import msgspec
+
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import HexString
+from muniment.protocol.log.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
+from muniment.protocol.log.fields import time_ms_of
+from muniment.protocol.triggers.typed_data import registry_domain
+from muniment.protocol.wire import iso_time
+from muniment.service.resources.functions import store as functions
+from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
+from muniment.service.resources.triggers import store as triggers
+from muniment.service.resources.triggers.store import split_sigs
+
+if TYPE_CHECKING:
+    from muniment.service.storage.database import Reader
+
+# Rows of a read: a record usually has a kilobyte, and at most the size of the largest request body.
+_ROWS_PER_READ: Final = 64
+
+
+class Waiting(NamedTuple):
+    """A fact that is not in the log: its kind, its number in its table, its time, and the bytes of its entry.
+
+    `since_ms` is when it was stored. A wallet that joins a function much later than its first creator does has the time
+    of the function in its entry.
+    """
+
+    kind: int
+    seq: int
+    created_at_ms: int
+    data: bytes
+    since_ms: int
+
+
+class _FunctionRecord(msgspec.Struct):
+    """The members of a function's record that its entry has."""
+
+    cid: str = msgspec.field(name="CID")
+    creator: str
+    created_at: str = msgspec.field(name="createdAt")
+
+
+class _TriggerRecord(msgspec.Struct, rename="camel"):
+    """The members of a trigger's record that its entry has."""
+
+    function_cid: str
+    description: str
+    created_at: str
+
+
+_FUNCTION_RECORD: Final = msgspec.json.Decoder(_FunctionRecord)
+_TRIGGER_RECORD: Final = msgspec.json.Decoder(_TriggerRecord)
+
+
+async def last_numbers(database: Reader) -> dict[int, int]:
+    """The last number of each kind of fact."""
+    statements: dict[int, LiteralString] = {
+        FUNCTION: functions.LAST_JOINED, TRIGGER: triggers.LAST_REGISTERED, DEACTIVATION: triggers.LAST_ENDED,
+    }  # fmt: skip
+    return {kind: (await database.fetch(sql))[0][0] for kind, sql in statements.items()}
+
+
+async def read_waiting(
+    database: Reader, after: dict[int, int], before: dict[int, int], until_ms: int, room: int
+) -> list[Waiting]:
+    """At most `room` facts: functions, then triggers, then deactivations, each in the order of commits.
+
+    Of each kind those with numbers between `after` and `before`, neither included, and up to the first one whose time
+    is later than `until_ms`. Raises `ValueError` for a fact that an entry cannot express.
+    """
+    found = list[Waiting]()
+    for kind, read in _READ.items():
+        at = after[kind]
+        while len(found) < room:
+            limit = min(_ROWS_PER_READ, room - len(found))
+            rows = await read(database, at, before[kind], limit)
+            due = takewhile(lambda fact: fact.created_at_ms <= until_ms, map(_ENTRY[kind], rows))
+            found += (kept := list(due))
+            if len(kept) < limit:
+                break
+            at = kept[-1].seq
+    return found
+
+
+def function_entry(row: functions.Joined) -> Waiting:
+    """The entry of a creator who joined a function. Raises `ValueError` for a record that an entry cannot express."""
+    record = _FUNCTION_RECORD.decode(row.record)
+    fact = FunctionFact(record.cid, Address.from_raw(row.creator), record.creator, record.created_at)
+    created_at_ms = time_ms_of(record.created_at, "createdAt")
+    since_ms = created_at_ms if row.joined_at_ms is None else row.joined_at_ms
+    return Waiting(FUNCTION, row.seq, created_at_ms, fact.data, since_ms)
+
+
+def trigger_entry(row: triggers.Registered) -> Waiting:
+    """The entry of a trigger. Raises `ValueError`."""
+    record = _TRIGGER_RECORD.decode(row.record)
+    fact = TriggerFact(
+        HexString.from_raw(row.sig), Address.from_raw(row.signer), HexString.from_raw(row.digest), record.function_cid,
+        record.created_at, description_hash(record.description), registry_domain(row.protocol).name,
+    )  # fmt: skip
+    created_at_ms = time_ms_of(record.created_at, "createdAt")
+    return Waiting(TRIGGER, row.seq, created_at_ms, fact.data, created_at_ms)
+
+
+def deactivation_entry(row: triggers.Ended) -> Waiting:
+    """The entry of a deactivation. Raises `ValueError`."""
+    fact = DeactivationFact(
+        HexString.from_raw(row.signature), Address.from_raw(row.signer), iso_time(row.created_at_ms),
+        registry_domain(row.protocol).name, tuple(map(HexString.from_raw, split_sigs(row.trigger_sigs))),
+    )  # fmt: skip
+    return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data, row.created_at_ms)
+
+
+# Counts the facts of a kind with numbers from the first on and below the second.
+COUNT: Final[Mapping[int, Callable[[Reader, int, int], Awaitable[int]]]] = {
+    FUNCTION: functions.count_joined, TRIGGER: triggers.count_registered, DEACTIVATION: triggers.count_ended,
+}  # fmt: skip
+_READ: Final[dict[int, Callable[[Reader, int, int, int], Awaitable[list[Any]]]]] = {
+    FUNCTION: functions.read_joined, TRIGGER: triggers.read_registered, DEACTIVATION: triggers.read_ended,
+}  # fmt: skip
+_ENTRY: Final[dict[int, Callable[[Any], Waiting]]] = {
+    FUNCTION: function_entry, TRIGGER: trigger_entry, DEACTIVATION: deactivation_entry,
+}  # fmt: skip

@@ -1,0 +1,241 @@
+"""The integrator: every two seconds it adds waiting facts to the log, and signs a checkpoint.
+
+Each process has one, without locks: the first to store a batch wins, and the others store nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from muniment.protocol.log.checkpoints import Checkpoint, parse_checkpoint
+from muniment.protocol.log.entries import BackfilledFact
+from muniment.protocol.log.growth import Edge, grow
+from muniment.protocol.log.keys import COSIGNATURE, SigningKey, keys_of_log
+from muniment.protocol.log.notes import parse_note, sign_note, verified
+from muniment.protocol.wire import iso_time
+from muniment.service.resources.log.sequencing import opening, store
+from muniment.service.resources.log.sequencing.checking import (
+    check_beginning,
+    check_cursors,
+    check_stored,
+    read_whole_edge,
+)
+from muniment.service.resources.log.sequencing.cosigning import Cosigning
+from muniment.service.resources.log.sequencing.facts import Waiting, read_waiting
+from muniment.service.resources.log.sequencing.mark import raise_mark, read_mark
+from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken, Run
+
+if TYPE_CHECKING:
+    from muniment.service.context import Context
+
+# After this time a checkpoint is signed again, even if the log did not grow.
+_FRESH_S: Final = 60
+# The longest pause between two batches, also if the process was suspended during the first.
+_REST_S_MAX: Final = 0.1
+# Warn of facts that waited for longer; the log promises ten minutes.
+_LATE_MS: Final = 300_000
+
+# A closing log has its last entry, and is signed until that is signed.
+_SIGNED: Final = frozenset({"open", "closing"})
+
+_log = structlog.get_logger(__name__)
+
+
+class Integrator:
+    """Adds facts to the log of a registry until it is cancelled."""
+
+    def __init__(self, context: Context) -> None:
+        """Work with the database and the data directory of `context`."""
+        self._context = context
+        self._cosigning = Cosigning(context)
+        self._is_compared = False
+
+    async def close(self) -> None:
+        """Close the connections to witnesses."""
+        await self._cosigning.close()
+
+    async def run(self) -> None:
+        """Take turns until cancelled. Random pauses keep the processes apart."""
+        try:
+            await self._take_turns()
+        finally:
+            await self.close()
+
+    async def _take_turns(self) -> None:
+        while True:
+            chance = int.from_bytes(self._context.random_bytes(4)) / 2**32
+            await asyncio.sleep(self._context.settings.tlog_interval_s * (0.5 + chance))
+            try:
+                await self.turn()
+                await self._show()
+            except Overtaken:
+                continue
+            except Exception as error:  # noqa: BLE001 - the next turn may succeed; this task must not end
+                _log.warning(
+                    "transparency log: batch failed, will retry", error=type(error).__name__, detail=str(error)
+                )
+
+    async def turn(self) -> None:
+        """Add waiting facts and sign the result. Does nothing while the clock is in doubt."""
+        if self._context.clock.doubt() is not None:
+            return
+        found = await opening.opened(self._context)
+        if found is None:
+            return
+        epoch, halt = found
+        if halt:
+            await self._halt(epoch, halt.why)
+        elif epoch.state in _SIGNED:
+            try:
+                await self._work(epoch)
+            except ValueError as error:
+                await self._judge(epoch, error)
+
+    async def _show(self) -> None:
+        """Set the gauges of the log."""
+        epoch, metrics = await store.newest(self._context.database), self._context.metrics
+        if epoch is None:
+            return
+        metrics.gauge("tlog_entries").set(epoch.size)
+        metrics.gauge("tlog_signed_entries").set(epoch.note_size)
+        metrics.gauge("tlog_halted").set(epoch.state not in _SIGNED)
+        if (at_ms := epoch.signed_at_ms) is not None:
+            metrics.gauge("tlog_checkpoint_timestamp_seconds").set(at_ms // 1000)
+
+    async def _work(self, epoch: Epoch) -> None:
+        if not self._is_compared:
+            await self._compare(epoch)
+        if epoch.note is not None:
+            await asyncio.to_thread(raise_mark, self._context.settings.data_dir, epoch.note)
+        edge: Edge | None = None
+        if epoch.state == "open":
+            await check_cursors(self._context.database, epoch)
+            edge = await read_whole_edge(self._context.database, epoch)
+        while edge is not None:
+            begun_ms = self._context.clock.monotonic_ms()
+            epoch, edge = await self._integrate(epoch, edge)
+            # During a long backfill, requests get half of the process.
+            await asyncio.sleep(min((self._context.clock.monotonic_ms() - begun_ms) / 1000, _REST_S_MAX))
+        if epoch.backfilled is not None:
+            try:
+                await self._publish(epoch)
+            except ValueError as error:  # for `_judge`, the epoch as it is now counts
+                await self._judge(epoch, error)
+
+    async def _compare(self, epoch: Epoch) -> None:
+        """Once in a process, compare the tree with the mark and the checkpoints of witnesses. Raises `ValueError`."""
+        mark = read_mark(self._context.settings.data_dir)
+        signed = mark.checkpoint if mark else None
+        if signed is not None and signed.origin == epoch.origin:
+            await check_beginning(self._context.database, epoch, signed)
+        await self._cosigning.compare(epoch)
+        self._is_compared = True
+
+    async def _judge(self, epoch: Epoch, error: ValueError) -> None:
+        """Halt the log for `error`, unless another process has changed it. The next turn compares first."""
+        now = await store.newest(self._context.database)
+        self._is_compared = False
+        if now is not None and (now.epoch, now.size, now.note_size) == (epoch.epoch, epoch.size, epoch.note_size):
+            await self._halt(now, str(error))
+
+    async def _halt(self, epoch: Epoch, why: str) -> None:
+        _log.error("the transparency log is halted; the registry keeps serving", origin=epoch.origin, detail=why)
+        await self._context.database.write(lambda tx: store.halt(tx, epoch, why))
+
+    async def _integrate(self, epoch: Epoch, edge: Edge) -> tuple[Epoch, Edge | None]:
+        """Store a batch, at most up to the end of a bundle. Returns the new tree; no edge if no fact was due."""
+        # The log's time is in whole seconds, and never earlier than that of an entry.
+        database, now_ms = self._context.database, self._context.now_ms() // 1000 * 1000
+        settled = await store.settled_before(database)
+        ends = dict.fromkeys(epoch.after, settled)
+        if epoch.backfilled is None:
+            ends = {kind: min(settled, last + 1) for kind, last in epoch.old.items()}
+        waiting = await read_waiting(database, epoch.after, ends, now_ms, edge.room)
+        entries, backfilled = [each.data for each in waiting], epoch.backfilled
+        after = {**epoch.after, **{each.kind: each.seq for each in waiting}}
+        has_all_old = all(after[kind] >= last for kind, last in epoch.old.items())
+        if backfilled is None and has_all_old and len(entries) < edge.room:
+            backfilled = epoch.size + len(entries)
+            entries.append(BackfilledFact(iso_time(now_ms)).data)
+        if not entries:
+            return epoch, None
+        self._warn_late(epoch, waiting, now_ms)
+        grown = await asyncio.to_thread(grow, edge, entries)
+        new = _moved(epoch, grown.edge.size, grown.edge.root, after, backfilled)
+        runs = _runs(epoch.size, waiting)
+        await database.write(lambda tx: store.append(tx, epoch, grown, new, runs))
+        return new, grown.edge
+
+    def _warn_late(self, epoch: Epoch, waiting: list[Waiting], now_ms: int) -> None:
+        late_ms = max((now_ms - each.since_ms for each in waiting), default=0)
+        if epoch.backfilled is not None and late_ms > _LATE_MS:
+            _log.warning("facts came late into the transparency log", seconds=late_ms // 1000)
+
+    async def _publish(self, epoch: Epoch) -> None:
+        """Check the stored tree, sign and publish it, if it has grown or the last signature is old."""
+        keys = self._keys(epoch)
+        if keys is None:
+            return
+        published, signed_s = _published(epoch, keys)
+        now_s = max(self._context.now_ms() // 1000, signed_s)
+        is_fresh = published and published.size == epoch.size and now_s - signed_s < _FRESH_S
+        if is_fresh and not self._cosigning.is_due:
+            return
+        database = self._context.database
+        await check_stored(database, epoch, published.size if published else 0)
+        if published:
+            await check_beginning(database, epoch, published)
+        text = Checkpoint(epoch.origin, epoch.size, epoch.root).text
+        signed = sign_note(text, keys, now_s)
+        await asyncio.to_thread(raise_mark, self._context.settings.data_dir, signed.data.decode())
+        note = await self._cosigning.cosign(epoch, signed, now_s)
+        if note is not None:
+            await database.write(lambda tx: store.publish(tx, epoch, note, epoch.size))
+
+    def _keys(self, epoch: Epoch) -> tuple[SigningKey, SigningKey] | None:
+        """The keys of the epoch, if this process has them."""
+        try:
+            secret = opening.secret_of(self._context)
+        except ValueError as error:  # a fault of this host, not of the log
+            _log.error("the transparency log is not signed", detail=str(error))
+            return None
+        keys = keys_of_log(epoch.origin, secret) if secret else None
+        if keys and "\n".join(each.verifier.text for each in keys) != epoch.vkeys:
+            _log.error("the transparency log is not signed: it has other keys than this process", key=epoch.vkey)
+            return None
+        return keys
+
+
+def _published(epoch: Epoch, keys: tuple[SigningKey, SigningKey]) -> tuple[Checkpoint | None, int]:
+    """The published checkpoint, and its time in seconds since 1970. Raises `ValueError` for a damaged one."""
+    if epoch.note is None:
+        return None, 0
+    note = parse_note(epoch.note.encode())
+    times = verified(note, [key.verifier for key in keys])
+    if len(times) != len(keys):
+        raise ValueError("the stored checkpoint has no signature by the keys of the log")
+    at_s = max((at_s for key, at_s in times.items() if key.kind == COSIGNATURE), default=0)
+    checkpoint = parse_checkpoint(note.text)
+    if checkpoint.size != epoch.note_size:
+        raise ValueError(f"the stored checkpoint has {checkpoint.size} entries, and not {epoch.note_size}")
+    return checkpoint, at_s
+
+
+def _moved(epoch: Epoch, size: int, root: bytes, after: dict[int, int], backfilled: int | None) -> Epoch:
+    return msgspec.structs.replace(
+        epoch, size=size, root=root, backfilled=backfilled,
+        after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
+    )  # fmt: skip
+
+
+def _runs(first_index: int, waiting: list[Waiting]) -> list[Run]:
+    """The runs of a batch whose first leaf is `first_index`: at most one for each kind."""
+    runs = dict[int, Run]()
+    for index, each in enumerate(waiting, first_index):
+        run = runs.get(each.kind) or Run(each.kind, each.seq, index, 0)
+        runs[each.kind] = msgspec.structs.replace(run, count=run.count + 1)
+    return list(runs.values())

@@ -1,0 +1,115 @@
+"""Listings of triggers: the rows for a query, as parts that an index finds (see `storage.listing`).
+
+A trigger is active or not by its end and the present time. The column `live`, for indexes, is the result of the last
+sweep. It is wrong for two kinds of rows: rows that ended after the sweep, and rows that a sweep marked too early,
+because its clock was ahead. Each kind has its own index.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Final
+
+from msgspec import Meta
+
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.ipfs.cid import BundleCid
+from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
+from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
+from muniment.service.resources.triggers.store import EARLY, ENDED
+from muniment.service.storage.listing import NOW, Listed, Part, Rows, at_time, page_statements
+from muniment.service.storage.pages import PageStatements, read_page
+from muniment.service.storage.scopes import Scope, has_row_after, timed_scope
+from muniment.service.storage.sql import Condition, placeholders
+
+if TYPE_CHECKING:
+    from muniment.service.storage.database import Reader
+
+
+class TriggerQuery(PageQuery, frozen=True):
+    """Which triggers to list."""
+
+    sigs: (
+        Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX, description="Only these")] | None
+    ) = None
+    function_cid: BundleCid | None = None
+    signer: Address | None = None
+    active: Annotated[bool, Meta(description="true: not deactivated and not past its end; false: the rest")] | None = (
+        None
+    )
+    created_after: Annotated[TimestampMs, Meta(description="Only later ones (exclusive)")] | None = None
+    created_before: Annotated[TimestampMs, Meta(description="Only earlier ones (inclusive)")] | None = None
+    sort: Sort = -1
+
+    @property
+    def units(self) -> int:
+        """As of any page, and for the signatures that are looked up."""
+        return super().units + len(self.sigs or ()) // LIST_ELEMENTS_PER_UNIT
+
+
+_TABLE: Final = Listed("triggers", by_time="triggers INDEXED BY triggers_by_creation")
+_ACTIVE: Final = "deactivated = 0 AND (end_date_ms = 0 OR end_date_ms > ?)"
+# The rows for which `live` is right: the live rows that are active, and the other rows that are not.
+_LIVE: Final = Condition("live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)", (NOW,))
+_OVER: Final = Condition("live = 0 AND (deactivated = 1 OR end_date_ms <= ?)", (NOW,))
+# The rows for which `live` is wrong.
+_NOT_YET_OVER: Final = Condition(EARLY, (NOW,))
+_ENDED_SINCE: Final = Condition(ENDED, (NOW,))
+# `_LIVE` and `_OVER` for a long walk, which reads only indexes: the subquery finds the rows for which `live` is wrong.
+# SQLite makes a list of them once, and searches it. PostgreSQL does so only if it expects the list to fit into memory;
+# otherwise it reads the list from end to end for every row. A join would read more rows than it saves.
+_LIVE_IN_INDEX: Final = Condition(f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})", (NOW,))
+_OVER_IN_INDEX: Final = Condition(f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})", (NOW,))
+# The indexes have `live` before `seq`: without a condition on `live`, they give the rows in two parts.
+_OF_EITHER_STATE: Final = (Part((Condition("live = 0"),)), Part((Condition("live = 1"),)))
+# Statements kept, a kilobyte each, for the pages that pollers and wallets read repeatedly.
+_PAGES_KEPT: Final = 1_024
+
+
+async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
+    """A page of records in the order of commits.
+
+    `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
+    `DeadlineExceeded`.
+    """
+    if query.is_long:
+        if query.sigs is not None or not await has_row_after(database, "triggers", query, client):
+            return EMPTY
+        query.check_offset()
+    within = await timed_scope(database, "triggers", query, has_time_walk=True)
+    # A query with a list has no hash, and other clients rarely name the same signatures.
+    statements = _statements if query.sigs is None else _statements.__wrapped__
+    return Page(*await read_page(database, at_time(statements(query, within), now_ms), client))
+
+
+@lru_cache(maxsize=_PAGES_KEPT)
+def _statements(query: TriggerQuery, within: Scope) -> PageStatements:
+    return page_statements(_TABLE, _rows(query), within, query)
+
+
+def _rows(query: TriggerQuery) -> Rows:
+    conditions: list[Condition] = []
+    if query.signer is not None:
+        conditions.append(Condition("signer = ?", (query.signer.raw,)))
+    if query.function_cid is not None:
+        conditions.append(Condition("function_digest = ?", (query.function_cid.digest,)))
+    everywhere = tuple(conditions)
+    if query.sigs is not None:
+        return Rows((_listed_by_signature(query.sigs, query.active),), everywhere)
+    if query.active is True:
+        early = Part(few=_NOT_YET_OVER)
+        return Rows((Part((_LIVE,)), early), everywhere, (Part((_LIVE_IN_INDEX,)), early))
+    if query.active is False:
+        ended = Part(few=_ENDED_SINCE)
+        return Rows((Part((_OVER,)), ended), everywhere, (Part((_OVER_IN_INDEX,)), ended))
+    if everywhere:
+        return Rows(_OF_EITHER_STATE, everywhere)
+    return Rows(parts_of_long_walk=_OF_EITHER_STATE)
+
+
+def _listed_by_signature(sigs: list[Signature], active: bool | None) -> Part:  # noqa: FBT001 - a filter of three values
+    few = Condition(f"sig IN ({placeholders(len(sigs))})", tuple(sig.raw for sig in sigs))
+    if active is None:
+        return Part(few=few)
+    return Part((Condition(_ACTIVE if active else f"NOT ({_ACTIVE})", (NOW,)),), few)

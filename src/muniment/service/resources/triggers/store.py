@@ -1,0 +1,312 @@
+"""Triggers in the database: each row has the JSON record and the columns for filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from muniment.protocol.errors import Fault, SignatureTaken, TriggerDeactivated, TriggerNotFound
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.triggers.types import DeactivationForm
+from muniment.service.storage.dating import date_row
+from muniment.service.storage.sql import SWEPT_PER_BATCH, placeholders
+
+if TYPE_CHECKING:
+    from muniment.protocol.evm.signature import Signature
+    from muniment.service.storage.database import Database, Reader, Transaction
+
+
+class Registered(NamedTuple):
+    """A trigger in commit order."""
+
+    seq: int
+    sig: bytes
+    signer: bytes
+    digest: bytes
+    protocol: str
+    record: str
+
+
+class Ended(NamedTuple):
+    """A deactivation in commit order."""
+
+    seq: int
+    signature: bytes
+    signer: bytes
+    protocol: str
+    trigger_sigs: bytes
+    created_at_ms: int
+
+
+# The last numbers of both.
+LAST_REGISTERED: Final = "SELECT coalesce(max(seq), 0) FROM triggers"
+LAST_ENDED: Final = "SELECT coalesce(max(seq), 0) FROM deactivations"
+# The number of the trigger, or of the deactivation, at an offset from a number.
+NTH_REGISTERED: Final = "SELECT seq FROM triggers WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
+NTH_ENDED: Final = "SELECT seq FROM deactivations WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
+
+
+async def read_registered(database: Reader, after: int, before: int, limit: int) -> list[Registered]:
+    """Triggers with numbers between `after` and `before`, both not included, in the order of commits."""
+    rows = await database.fetch(
+        """SELECT seq, sig, signer, digest, protocol, record FROM triggers
+           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
+        (after, before, limit),
+    )
+    return [Registered(*row) for row in rows]
+
+
+async def read_ended(database: Reader, after: int, before: int, limit: int) -> list[Ended]:
+    """Deactivations, likewise."""
+    rows = await database.fetch(
+        """SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations
+           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
+        (after, before, limit),
+    )
+    return [Ended(*row) for row in rows]
+
+
+async def find_registered(database: Reader, sig: Signature) -> Registered | None:
+    """The trigger with this signature."""
+    row = await database.fetch_one(
+        "SELECT seq, sig, signer, digest, protocol, record FROM triggers WHERE sig = ?", (sig.raw,)
+    )
+    return Registered(*row) if row else None
+
+
+async def find_ended(database: Reader, signature: Signature) -> Ended | None:
+    """The deactivation with this signature."""
+    row = await database.fetch_one(
+        "SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations WHERE signature = ?",
+        (signature.raw,),
+    )
+    return Ended(*row) if row else None
+
+
+async def count_registered(database: Reader, first: int, before: int) -> int:
+    """The count of triggers with numbers from `first` to below `before`."""
+    sql = "SELECT count(*) FROM triggers WHERE seq >= ? AND seq < ?"
+    return (await database.fetch(sql, (first, before)))[0][0]
+
+
+async def count_ended(database: Reader, first: int, before: int) -> int:
+    """The count of deactivations, likewise."""
+    sql = "SELECT count(*) FROM deactivations WHERE seq >= ? AND seq < ?"
+    return (await database.fetch(sql, (first, before)))[0][0]
+
+
+# Triggers that ended after the last sweep: few, with an index of their own.
+ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
+
+# Triggers that a sweep marked before their end, because its clock was ahead: few, with an index of their own.
+EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
+_SIGNATURE_BYTES: Final = 65
+# The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
+BEFORE: Final = """
+SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
+       (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
+"""
+_INSERT: Final = """
+INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+# Where a statement of its own is cheaper than a trigger of the database: on SQLite 3 µs instead of 12 (decision 0044).
+_INSERT_BEFORE_EVENT: Final = """
+INSERT INTO triggers (
+  sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record, has_event
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING
+"""
+_INSERT_EVENT: Final = """
+INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 1, ?, ?, ?, ?)
+"""
+
+
+class NewRow(msgspec.Struct, frozen=True):
+    """A trigger to store; `record` makes its JSON from the time of its creation."""
+
+    sig: Signature
+    signer: Address
+    digest: bytes
+    function_digest: bytes
+    protocol: str
+    end_date_ms: int
+    created_at_ms: int
+    record: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A trigger as it is stored."""
+
+    sig: bytes
+    signer: bytes
+    protocol: str
+    deactivated: bool
+    record: str
+
+
+async def find(database: Reader, sig: Signature) -> tuple[str, bool] | None:
+    """The record of a trigger and whether it is deactivated."""
+    row = await database.fetch_one("SELECT record, deactivated FROM triggers WHERE sig = ?", (sig.raw,))
+    return (row[0], bool(row[1])) if row else None
+
+
+async def find_consent(database: Database | Transaction, signer: Address, digest: bytes) -> str | None:
+    """The record of a consent, with the signature that was registered first. Raises `TriggerDeactivated`."""
+    row = await database.fetch_one(
+        "SELECT record, deactivated FROM triggers WHERE signer = ? AND digest = ?", (signer.raw, digest)
+    )
+    if row is None:
+        return None
+    if row[1]:
+        raise TriggerDeactivated(
+            "this consent was deactivated, which is permanent; sign a new one that differs in something"
+        )
+    return row[0]
+
+
+async def insert(transaction: Transaction, new: NewRow) -> str:
+    """Store a trigger unless its consent is stored; returns the record that was stored first. Call it last in a work.
+
+    Raises `TriggerDeactivated`, `SignatureTaken`.
+    """
+    before = await transaction.fetch_one(BEFORE, (new.signer.raw, new.digest))
+    newest_ms, known_seq = before or (None, None)
+    if known_seq is not None:
+        return await _known(transaction, new)
+    created_at_ms = await date_row(transaction, new.created_at_ms, newest_ms or 0)
+    record = new.record(created_at_ms)
+    row = (
+        new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
+        new.end_date_ms, created_at_ms, record,
+    )  # fmt: skip
+    if await _add(transaction, row):
+        return record
+    return await _known(transaction, new)
+
+
+async def _add(transaction: Transaction, row: tuple[object, ...]) -> bool:
+    """Add a trigger and its event; False if it exists."""
+    if transaction.adds_events:
+        return await transaction.add_last(_INSERT, row)
+    if not await transaction.add_last(_INSERT_BEFORE_EVENT, row):
+        return False
+    sig, signer, _, function_digest, _, end_date_ms, created_at_ms, _ = row
+    facts = f'{{"endDate":{end_date_ms}}}'
+    await transaction.execute(_INSERT_EVENT, (created_at_ms, sig, signer, function_digest, facts))
+    return True
+
+
+async def _known(transaction: Transaction, new: NewRow) -> str:
+    if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
+        return known
+    # The same 65 bytes may be a valid signature over another digest by another address, but they name one record.
+    raise SignatureTaken(
+        "this signature is registered already, for another signer and other typed data, and it can name one trigger "
+        "only; change any signed member, for example the version's build part (1.0.0 to 1.0.0+1), and sign again",
+        pointer="/sig",
+    )
+
+
+async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:
+    """The triggers with these signatures. Raises `TriggerNotFound`, which names the first unknown signature."""
+    rows = await transaction.fetch(
+        f"SELECT sig, signer, protocol, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "
+        f"ORDER BY sig{transaction.for_update}",
+        [sig.raw for sig in sigs],
+    )
+    found = {row[0]: Stored(row[0], row[1], row[2], bool(row[3]), row[4]) for row in rows}
+    for index, sig in enumerate(sigs):
+        if sig.raw not in found:
+            detail = f"no trigger is registered under {sig}"
+            raise TriggerNotFound(detail, faults=[Fault(detail, pointer=f"/triggerSigs/{index}")])
+    return [found[sig.raw] for sig in sigs]
+
+
+async def fetch_protocols(database: Reader, sigs: list[Signature]) -> set[str]:
+    """The protocol names under which these triggers were signed; unregistered ones are ignored."""
+    rows = await database.fetch(
+        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})", [sig.raw for sig in sigs]
+    )
+    return {protocol for (protocol,) in rows}
+
+
+async def deactivate(transaction: Transaction, sig: bytes, record: str, now_ms: int) -> None:
+    """Mark a trigger as deactivated; `record` is its new record."""
+    await transaction.execute(
+        "UPDATE triggers SET deactivated = 1, live = 0, record = ?, deactivated_at_ms = ? "
+        "WHERE sig = ? AND deactivated = 0",
+        (record, now_ms, sig),
+    )
+
+
+class NewDeactivation(msgspec.Struct, frozen=True):
+    """A consent to deactivate, to store; `protocol` is the name under which the first trigger was signed."""
+
+    signature: Signature
+    signer: bytes
+    form: DeactivationForm
+    protocol: str
+    sigs: list[Signature]
+    created_at_ms: int
+
+
+async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> None:
+    """Store the consent with the list that it covers, so that it can be verified again."""
+    await transaction.execute(
+        """INSERT INTO deactivations (signature, signer, protocol, trigger_sigs, created_at_ms, form)
+           VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
+        (
+            new.signature.raw, new.signer, new.protocol, b"".join(sig.raw for sig in new.sigs), new.created_at_ms,
+            new.form,
+        ),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDeactivation:
+    """A consent to deactivate as it is stored. `form` is None in rows of releases that did not say."""
+
+    signer: bytes
+    protocol: str
+    sigs: list[bytes]
+    created_at_ms: int
+    form: DeactivationForm | None
+
+
+async def find_deactivation(database: Reader, signature: Signature) -> StoredDeactivation | None:
+    """The deactivation with this signature."""
+    row = await database.fetch_one(
+        "SELECT signer, protocol, trigger_sigs, created_at_ms, form FROM deactivations WHERE signature = ?",
+        (signature.raw,),
+    )
+    return StoredDeactivation(row[0], row[1], split_sigs(row[2]), row[3], row[4]) if row else None
+
+
+def split_sigs(listed: bytes) -> list[bytes]:
+    """The signatures in `deactivations.trigger_sigs`, 65 bytes each."""
+    return [listed[at : at + _SIGNATURE_BYTES] for at in range(0, len(listed), _SIGNATURE_BYTES)]
+
+
+async def mark_ended(transaction: Transaction, now_ms: int) -> int:
+    """Mark ended triggers as not live, and unmark triggers that have not ended; returns the larger count.
+
+    The outer conditions repeat the inner ones, because a trigger may be deactivated while the statement waits for its
+    row.
+    """
+    # In the order of the partial index: without it, a planner that expects many rows would walk the table.
+    ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"
+    marked = await transaction.execute(
+        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})", (now_ms, SWEPT_PER_BATCH)
+    )
+    early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"
+    # SQLite 3.53 would walk all marked triggers by the outer conditions; a unary `+` keeps a term from using an index.
+    unmarked = await transaction.execute(
+        f"UPDATE triggers SET live = 1 WHERE +live = 0 AND +deactivated = 0 AND seq IN ({early})",
+        (now_ms, SWEPT_PER_BATCH),
+    )
+    return max(marked, unmarked)

@@ -1,0 +1,255 @@
+"""The endpoints of the webhooks slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from muniment.protocol.errors import (
+    CursorTooOld,
+    DiskAlmostFull,
+    InvalidBody,
+    MissingCredential,
+    Overloaded,
+    Refusal,
+    TooManyWebhooks,
+    UnknownPath,
+    WebhookNotConfirmed,
+    WebhookNotFound,
+    WebhooksForOperators,
+)
+from muniment.protocol.wire import encode
+from muniment.service.auth.caller import TokenCaller
+from muniment.service.auth.operators import OperatorCaller
+from muniment.service.context import Context
+from muniment.service.http.operation import operation
+from muniment.service.http.reply import JSON, NO_STORE, Ready
+from muniment.service.resources.feed.waiting import client_names
+from muniment.service.resources.webhooks import managing, store
+from muniment.service.resources.webhooks.challenge import run_test
+from muniment.service.resources.webhooks.sending import signers_of
+from muniment.service.resources.webhooks.store import Maker
+from muniment.service.resources.webhooks.types import (
+    ChallengeResult,
+    NewWebhook,
+    Replay,
+    Webhook,
+    WebhookAttempt,
+    WebhookId,
+    WebhookKeys,
+    WebhookSecret,
+    WebhookUpdate,
+)
+from muniment.service.running.limits.costs import TOKEN_READ, TOKEN_WRITE, Cost, Shed
+
+if TYPE_CHECKING:
+    from muniment.service.http.request import Request
+    from muniment.service.resources.webhooks.store import Hook
+
+_PRIVATE = (JSON, NO_STORE)
+# A test sends a request to a server that the caller names, and waits for it: ten for a wallet in 20 seconds, 40 for all
+# wallets of an address.
+_TEST: Final = Cost(8_000)
+
+
+@dataclass(frozen=True, slots=True)
+class HookCaller:
+    """The maker of hooks: an operator by `x-operator-key`, or a wallet by its token where the settings allow it."""
+
+    maker: Maker
+    # The names of a wallet's client; empty for operators, and for clients without limits.
+    client: tuple[str, ...] = ()
+
+    security: ClassVar[list[dict[str, list[str]]]] = [*OperatorCaller.security, *TokenCaller.security]
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = tuple(
+        dict.fromkeys((*OperatorCaller.refuses_with, *TokenCaller.refuses_with, UnknownPath, WebhooksForOperators))
+    )
+
+    @classmethod
+    async def from_request(cls, request: Request) -> Self:
+        """Raises the refusals of `OperatorCaller` and `TokenCaller`, `UnknownPath`, `WebhooksForOperators`."""
+        context = Context.from_request(request)
+        _require_webhooks(context)
+        if request.headers(b"x-operator-key"):
+            return cls(Maker(operator=(await OperatorCaller.from_request(request)).name))
+        if not request.headers(b"x-auth-token") and not request.headers(b"authorization"):
+            raise MissingCredential("x-operator-key is missing, or the x-auth-token of a wallet")
+        caller = TokenCaller.from_request(request)
+        if context.settings.webhooks != "users":
+            raise WebhooksForOperators("on this service only operators may have webhooks; anybody may read GET /events")
+        names = () if request.client.is_exempt else client_names(context, request)
+        return cls(Maker(owner=caller.address.raw), names)
+
+
+def _require_webhooks(context: Context) -> None:
+    """Raise `UnknownPath` when the operator has switched webhooks, or the feed, off."""
+    if not managing.are_on(context.settings):
+        raise UnknownPath("this service has no webhooks")
+
+
+@operation(
+    "POST", "/webhooks", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks, DiskAlmostFull)
+)
+async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) -> Ready[WebhookSecret]:
+    """Add a webhook.
+
+    The answer has the secret with which the receiver checks signatures; it is not shown again. Give it to the
+    receiver, then POST …/test: the webhook is `pending` until the receiver has answered that challenge, and then gets
+    the events since it was added. The token of a wallet works where the service allows it; then a filter `owner`,
+    `signer` or `user` must have the wallet's own address alone.
+    """
+    context.disk.require()
+    return _with_secret(context, await managing.add(context, caller.maker, body, client=caller.client))
+
+
+@operation("GET", "/webhooks", cost=TOKEN_READ, sheds=Shed.READ)
+async def list_webhooks(context: Context, caller: HookCaller) -> Ready[list[Webhook]]:
+    """List the caller's webhooks.
+
+    All of them, oldest first.
+    """
+    hooks = await store.made_by(context.database, caller.maker)
+    return Ready(encode([managing.shown(context, hook) for hook in hooks]), _PRIVATE)
+
+
+@operation("GET", "/webhooks/{id}", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
+async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
+    """Read a webhook.
+
+    With its `deadLetters`, the events that its receiver refused; GET /events returns them again.
+    """
+    return await _shown(context, await managing.get(context, caller.maker, id))
+
+
+@operation("PATCH", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def update_webhook(
+    context: Context,
+    caller: HookCaller,
+    id: WebhookId,
+    body: WebhookUpdate,
+) -> Ready[Webhook]:
+    """Change a webhook.
+
+    What the body leaves out stays. With another URL it is `pending` until a test.
+    """
+    edited = await managing.change(context, caller.maker, id, lambda hook: managing.updated(context, hook, body))
+    return await _shown(context, edited)
+
+
+@operation("DELETE", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) -> None:
+    """Remove a webhook.
+
+    A delivery that has begun may still arrive.
+    """
+    await managing.remove(context, caller.maker, id)
+
+
+@operation(
+    "POST", "/webhooks/{id}/resume", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, WebhookNotConfirmed)
+)
+async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
+    """Resume a webhook.
+
+    A disabled webhook becomes active again, continues at its cursor, and forgets its dead letters; so does a suspended
+    webhook whose secret is back. A webhook that waits after failures is tried at once.
+    """
+    return await _shown(
+        context, await managing.change(context, caller.maker, id, lambda hook: managing.resumed(context, hook))
+    )
+
+
+@operation("POST", "/webhooks/{id}/replay", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, CursorTooOld))
+async def replay_webhook(
+    context: Context,
+    caller: HookCaller,
+    id: WebhookId,
+    body: Replay,
+) -> Ready[Webhook]:
+    """Deliver events again, or skip some.
+
+    The cursor moves to the given one, and the events after it come next.
+    """
+    await managing.get(context, caller.maker, id)
+    await managing.check_replay(context, body.cursor)
+    return await _shown(
+        context,
+        await managing.change(
+            context, caller.maker, id, lambda hook: managing.replayed(context, hook, body.cursor)
+        ),
+    )  # fmt: skip
+
+
+@operation("POST", "/webhooks/{id}/rotate", cost=24, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:
+    """Give a webhook new keys.
+
+    The answer has the new secret, which is not shown again. For 24 hours each request is signed with the old keys too.
+    A suspended webhook becomes `pending`: POST …/test when the receiver has the new secret.
+    """
+    edited = await managing.change(context, caller.maker, id, lambda hook: managing.rotated(context, hook))
+    return _with_secret(context, edited)
+
+
+@operation(
+    "POST", "/webhooks/{id}/test", cost=_TEST, sheds=Shed.EARLY,
+    refuses=(WebhookNotFound, WebhookNotConfirmed, Overloaded),
+)  # fmt: skip
+async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[ChallengeResult]:
+    """Send a challenge to the receiver.
+
+    A signed event of the type `muniment.webhook.challenge`. The receiver answers 2xx, with the text `data.challenge`
+    anywhere in the first 4 KiB of the body; then a `pending` webhook becomes active. The answer has the outcome.
+    """
+    return Ready(encode(await run_test(context, caller.maker, id, client=caller.client)), _PRIVATE)
+
+
+@operation("GET", "/webhooks/{id}/attempts", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
+async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> Ready[list[WebhookAttempt]]:
+    """List the last requests to the receiver.
+
+    At most 100, newest first. Only the status of an answer is kept, not its content.
+    """
+    hook = await managing.get(context, caller.maker, id)
+    found = await store.attempts(context.database, hook.id)
+    return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
+
+
+@operation("GET", "/.well-known/webhooks/{id}", cost=2, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
+async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:
+    """Read the public keys of a webhook.
+
+    Anybody can check the signatures `v1a` with them. For 24 hours after a rotation the old keys are listed too.
+    """
+    _require_webhooks(context)
+    hook = await store.find(context.database, id.raw)
+    signers = None if hook is None else signers_of(context.secrets(), hook, context.now_ms())
+    if signers is None:
+        raise WebhookNotFound("no webhook with this id has keys")
+    keys = WebhookKeys(keys=[each.public_text for each in signers if each is not None])
+    return Ready(encode(keys), (JSON, (b"cache-control", b"public, max-age=60")))
+
+
+async def _shown(context: Context, hook: Hook) -> Ready[Webhook]:
+    letters = await store.dead_letters(context.database, hook.id)
+    return Ready(encode(managing.shown(context, hook, letters)), _PRIVATE)
+
+
+def _with_secret(context: Context, hook: Hook) -> Ready[WebhookSecret]:
+    secret = managing.secret_text(context, hook)
+    return Ready(encode(WebhookSecret(webhook=managing.shown(context, hook), secret=secret)), _PRIVATE)
+
+
+OPERATIONS = (
+    add_webhook,
+    list_webhooks,
+    get_webhook,
+    update_webhook,
+    remove_webhook,
+    resume_webhook,
+    replay_webhook,
+    rotate_webhook,
+    test_webhook,
+    list_attempts,
+    get_webhook_keys,
+)

@@ -1,0 +1,218 @@
+"""Signed requests to receivers: keys, signatures, and one POST (Standard Webhooks 1.0, standardwebhooks.com).
+
+HKDF-SHA256 (RFC 5869) derives two keys for each hook and key generation from a secret of the ring; no key is stored.
+`<webhook-id>.<webhook-timestamp>.<body>` gets two kinds of signature: `v1`, an HMAC-SHA256, which only the receiver can
+check, and `v1a`, Ed25519, which a receiver cannot make: it proves to others that this registry sent the request. The
+texts of keys are `whsec_` and `whpk_`, each before base64. URLs never reach a log: they may carry a secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from base64 import b64encode
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from muniment.outgoing import OnBehalf, Unreachable, is_public
+from muniment.protocol.errors import InvalidBody
+from muniment.service.auth.secrets import derive_key, ring_of
+from muniment.service.resources.webhooks.types import DELIVERED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.service.context import Context
+    from muniment.service.resources.webhooks.store import Hook
+
+SINGLE: Final = "application/cloudevents+json"
+BATCH: Final = "application/cloudevents-batch+json"
+# A receiver that needs longer should answer before it works.
+SECONDS_MAX: Final = 15.0
+# A longer `Retry-After` is cut to an hour.
+RETRY_AFTER_S_MAX: Final = 3_600
+# The answer to a challenge has its 32 digits; more of an answer is not read.
+CONTENT_BYTES_MAX: Final = 4_096
+_HTTPS_PORT: Final = 443
+# RFC 9110, section 15.3.
+_SUCCESSFUL: Final = range(200, 300)
+# Ports below it belong to mail servers and the like, which could take a request for a command.
+_FREE_PORTS: Final = 1_024
+_DATE_LENGTH_MAX: Final = 64
+_USER_AGENT: Final = "Muniment-Webhooks"
+# Two for each of the thousand hooks of a registry; an entry takes under a kilobyte.
+_KEYS_KEPT: Final = 2_048
+
+
+class HookKeys(NamedTuple):
+    """The keys of one generation; only `secret_text` is shown, and only to the maker of the hook."""
+
+    mac_key: bytes
+    signing_key: Ed25519PrivateKey
+
+    def __repr__(self) -> str:
+        """Without the keys: they must not reach a log."""
+        return "HookKeys()"
+
+    @property
+    def secret_text(self) -> str:
+        """The secret of the receiver: `whsec_` and base64."""
+        return "whsec_" + b64encode(self.mac_key).decode("ascii")
+
+    @property
+    def public_text(self) -> str:
+        """The public key: `whpk_` and base64."""
+        raw = self.signing_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return "whpk_" + b64encode(raw).decode("ascii")
+
+
+class Signers(NamedTuple):
+    """The keys that sign now: `current`, and for a day after a rotation `old`."""
+
+    current: HookKeys
+    old: HookKeys | None
+
+
+def newest_secret_id(secrets: Sequence[bytes]) -> str:
+    """The id of the secret for a new hook; `secrets` are the raw ones of the ring, newest first."""
+    return ring_of(tuple(secrets)).newest.id
+
+
+def signers_of(secrets: Sequence[bytes], hook: Hook, now_ms: int) -> Signers | None:
+    """The keys of `hook`; None when its secret was retired: then the hook must be suspended."""
+    current = _find(secrets, hook.id, hook.secret_id, hook.key_generation)
+    if current is None:
+        return None
+    old = None
+    if hook.old_secret_id is not None and hook.old_until_ms is not None and now_ms < hook.old_until_ms:
+        old = _find(secrets, hook.id, hook.old_secret_id, hook.key_generation - 1)
+    return Signers(current, old)
+
+
+def _find(secrets: Sequence[bytes], hook_id: bytes, secret_id: str, generation: int) -> HookKeys | None:
+    raw = tuple(secrets)
+    for secret, each in zip(ring_of(raw).secrets, raw, strict=True):
+        if secret.id == secret_id:
+            return _derived(each, hook_id, generation)
+    return None
+
+
+@lru_cache(maxsize=_KEYS_KEPT)
+def _derived(secret: bytes, hook_id: bytes, generation: int) -> HookKeys:
+    about = b" " + hook_id + generation.to_bytes(8)
+    signing_key = Ed25519PrivateKey.from_private_bytes(derive_key(secret, "webhook ed25519", about))
+    return HookKeys(derive_key(secret, "webhook mac", about), signing_key)
+
+
+def signed_fields(signers: Signers, message_id: str, timestamp_s: int, body: bytes) -> list[tuple[str, str]]:
+    """The header fields that sign a request; `message_id` has no dot, `timestamp_s` is in Unix seconds.
+
+    The current `v1` comes last: some libraries read only the part after the last comma.
+    """
+    signed = f"{message_id}.{timestamp_s}.".encode() + body
+    current, old = signers
+    signatures = [_v1a(current, signed), _v1(current, signed)]
+    if old is not None:
+        signatures[1:1] = [_v1a(old, signed), _v1(old, signed)]
+    return [
+        ("webhook-id", message_id),
+        ("webhook-timestamp", str(timestamp_s)),
+        ("webhook-signature", " ".join(signatures)),
+    ]
+
+
+def _v1(keys: HookKeys, signed: bytes) -> str:
+    return "v1," + b64encode(hmac.digest(keys.mac_key, signed, sha256)).decode("ascii")
+
+
+def _v1a(keys: HookKeys, signed: bytes) -> str:
+    return "v1a," + b64encode(keys.signing_key.sign(signed)).decode("ascii")
+
+
+class Sent(NamedTuple):
+    """The result of a request. `status` is None without an answer; `outcome` is `delivered`, or one word why not.
+
+    `retry_after_s`: the pause that the receiver asks for, at most `RETRY_AFTER_S_MAX`.
+    """
+
+    status: int | None
+    outcome: str
+    took_ms: int
+    retry_after_s: int | None = None
+    content: bytes = b""
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the receiver answered 2xx."""
+        return self.outcome == DELIVERED
+
+
+def check_url(url: str, *, allow_private: bool) -> None:
+    """Raise `InvalidBody` for a URL to which this service does not send.
+
+    Without `allow_private` the URL is https, its port 443 or at least 1024, and a literal address public. The addresses
+    of a host name are checked when a request is made.
+    """
+    if allow_private:
+        return
+    parts = urlsplit(url)
+    port = parts.port or _HTTPS_PORT
+    if parts.scheme != "https":
+        raise InvalidBody("a receiver has an https URL", pointer="/url")
+    if port != _HTTPS_PORT and port < _FREE_PORTS:
+        raise InvalidBody(f"a receiver listens on port {_HTTPS_PORT}, or on one from {_FREE_PORTS} on", pointer="/url")
+    try:
+        address = ipaddress.ip_address(parts.hostname or "")
+    except ValueError:
+        return  # a name
+    if not is_public(address):
+        raise InvalidBody("a receiver has no private, loopback or link-local address", pointer="/url")
+
+
+async def send(
+    context: Context, hook: Hook, signers: Signers, message_id: str, body: bytes,
+    media_type: str = SINGLE, *, is_test: bool = False,
+) -> Sent:  # fmt: skip
+    """POST `body`, signed, to the receiver of `hook`, within `SECONDS_MAX`. Never raises."""
+    began_ms = context.clock.monotonic_ms()
+
+    def took_ms() -> int:
+        return context.clock.monotonic_ms() - began_ms
+
+    fields = [("content-type", media_type), ("user-agent", _USER_AGENT)]
+    fields += signed_fields(signers, message_id, context.now_ms() // 1000, body)
+    try:
+        check_url(hook.url, allow_private=context.settings.allow_private_networks)
+        receipt = await context.outgoing_webhooks.deliver(
+            hook.url, fields, body,
+            whose=OnBehalf(hook.maker, is_test), seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX,
+        )  # fmt: skip
+    except InvalidBody:  # the operator changed the setting since
+        return Sent(None, "forbidden-address", took_ms())
+    except Unreachable as error:
+        return Sent(None, error.reason, took_ms())
+    is_good = receipt.status in _SUCCESSFUL
+    outcome = DELIVERED if is_good else f"http-{receipt.status}"
+    wait_s = retry_after_s(receipt.retry_after, context.now_ms())
+    return Sent(receipt.status, outcome, took_ms(), wait_s, receipt.content)
+
+
+def retry_after_s(text: str | None, now_ms: int) -> int | None:
+    """The seconds of a `Retry-After` (RFC 9110 section 10.2.3), a number or a date; None when it is invalid."""
+    if text is None or len(text) > _DATE_LENGTH_MAX:
+        return None
+    if text.isascii() and text.isdigit():
+        return min(int(text), RETRY_AFTER_S_MAX)
+    try:
+        at = parsedate_to_datetime(text)
+        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp() - now_ms / 1000
+    except (ValueError, OverflowError):  # OverflowError: a year that no integer holds
+        return None
+    return max(0, min(int(seconds), RETRY_AFTER_S_MAX))

@@ -1,0 +1,215 @@
+"""The clock of a process: the machine's clock, checked against its monotonic clock and other clocks."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from muniment.protocol.errors import ClockInDoubt
+from muniment.service.running.shared_memory import SharedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# How far a clock may be moved within the time in which it must be steady, and how far two clocks may differ: the
+# length of a nonce's window, so that a log-in succeeds at each of two processes.
+APART_MS_MAX: Final = 5 * 60 * 1000
+# How long a clock that stepped must be steady before it is trusted.
+STEADY_MS: Final = 5 * 60 * 1000
+# A shared offset of this age is ignored: its writer has ended. A process may wait for some seconds for a processor.
+FRESH_MS: Final = 10_000
+
+_LONG_SECONDS: Final = 600
+# A monotonic time, and the offset at that time.
+_WRITTEN: Final = struct.Struct("=qq")
+
+_log = structlog.get_logger(__name__)
+
+
+class Steadiness:
+    """Whether a clock goes forward at the rate of the machine's monotonic clock. All in milliseconds.
+
+    An offset is the time of the clock minus the monotonic time. A step is a difference of more than `APART_MS_MAX` from
+    an offset of up to `steady_ms` ago, so several small steps count as one. A clock that drifts or is slewed is steady.
+    """
+
+    def __init__(self, steady_ms: int) -> None:
+        """After a step the clock is in doubt for `steady_ms`."""
+        self._steady_ms = steady_ms
+        self._is_read = False
+        # The offset that others are compared with, and since when.
+        self._base_ms = self._base_at_ms = 0
+        self._stepped_at_ms: int | None = None
+        # The trusted offset; during doubt the one from before the step.
+        self.offset_ms = 0
+        # By how much the clock was moved at its last step.
+        self.step_ms = 0
+
+    def read(self, offset_ms: int, now_ms: int) -> int:
+        """Record the offset at the monotonic time `now_ms`; returns the trusted offset."""
+        if not self._is_read:
+            self._is_read = True
+            self._accept(offset_ms, now_ms)
+        elif abs(offset_ms - self._base_ms) > APART_MS_MAX:
+            self.step_ms = offset_ms - self._base_ms
+            self._base_ms, self._stepped_at_ms = offset_ms, now_ms
+        elif self._stepped_at_ms is None:
+            self.offset_ms = offset_ms
+            if now_ms - self._base_at_ms >= self._steady_ms:
+                self._accept(offset_ms, now_ms)
+        elif now_ms - self._stepped_at_ms >= self._steady_ms:
+            self._stepped_at_ms = None
+            self._accept(offset_ms, now_ms)
+        if self._stepped_at_ms is not None and abs(offset_ms - self.offset_ms) <= APART_MS_MAX:
+            self.offset_ms = offset_ms  # back where it was
+        return self.offset_ms
+
+    def doubt_ms(self, now_ms: int) -> int:
+        """The milliseconds for which the clock must still be steady; 0 if it is not in doubt."""
+        if self._stepped_at_ms is None:
+            return 0
+        return max(1, self._stepped_at_ms + self._steady_ms - now_ms)
+
+    def _accept(self, offset_ms: int, now_ms: int) -> None:
+        self.offset_ms = self._base_ms = offset_ms
+        self._base_at_ms = now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The reason why the clock is in doubt, and the least number of milliseconds for which it will be."""
+
+    reason: str
+    ms: int
+
+    def refusal(self) -> ClockInDoubt:
+        """The refusal of a request that needs a time for a new row."""
+        seconds = -(-self.ms // 1000)
+        return ClockInDoubt(f"{self.reason}: no new records until it is trusted again", facts={"retryAfter": seconds})
+
+
+class Clock:
+    """The time of day, in milliseconds since 1970, and whether it is in doubt.
+
+    While the machine's clock is in doubt, the time goes on from its last trusted value by the monotonic clock, so it
+    stays near to the truth. With a reference clock (see `compare`) it is the time of the reference clock.
+    """
+
+    def __init__(
+        self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int], *, steady_ms: int = STEADY_MS
+    ) -> None:
+        """`wall_ms` is a clock that can be set; `monotonic_ms` only goes forward, even in a suspended machine."""
+        self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        self.steady_ms = steady_ms
+        self._own = Steadiness(steady_ms)
+        self._reference: int | None = None
+        self._apart_at_ms: int | None = None
+        self._apart = ""
+        self._logged = ""
+        self._read()
+
+    @classmethod
+    def trusted(cls, now_ms: Callable[[], int]) -> Clock:
+        """A clock that is never in doubt, for processes that do not compare clocks."""
+        return cls(now_ms, now_ms)
+
+    def now_ms(self) -> int:
+        """The time."""
+        monotonic_ms, offset_ms = self._read()
+        return monotonic_ms + (offset_ms if self._reference is None else self._reference)
+
+    def monotonic_ms(self) -> int:
+        """The time of the monotonic clock."""
+        return self._monotonic_ms()
+
+    @property
+    def is_always_trusted(self) -> bool:
+        """Whether the clock is never in doubt."""
+        return self._wall_ms is self._monotonic_ms
+
+    @property
+    def offset_ms(self) -> int:
+        """The machine's present time minus the monotonic time, in milliseconds."""
+        return self._wall_ms() - self._monotonic_ms()
+
+    def compare(self, offset_ms: int | None, name: str) -> None:
+        """Follow a reference clock from now on; with None, the machine's clock again.
+
+        `offset_ms` is the time of the reference clock minus the monotonic time; `name` names that clock in messages.
+        """
+        monotonic_ms, _ = self._read()
+        self._reference = offset_ms
+        apart_ms = 0 if offset_ms is None else self.offset_ms - offset_ms
+        if abs(apart_ms) > APART_MS_MAX:
+            self._apart_at_ms = monotonic_ms
+            where = "ahead of" if apart_ms > 0 else "behind"
+            self._apart = f"the clock is {span(apart_ms)} {where} {name}"
+        elif self._apart_at_ms is not None and monotonic_ms - self._apart_at_ms >= self.steady_ms:
+            self._apart_at_ms = None
+
+    def doubt(self) -> Doubt | None:
+        """The present doubt about the clock; None if it is trusted."""
+        monotonic_ms, _ = self._read()
+        if left_ms := self._own.doubt_ms(monotonic_ms):
+            step_ms = self._own.step_ms
+            found = Doubt(f"the clock stepped by {'+' if step_ms > 0 else '-'}{span(step_ms)}", left_ms)
+        elif self._apart_at_ms is not None:
+            found = Doubt(self._apart, max(1, self._apart_at_ms + self.steady_ms - monotonic_ms))
+        else:
+            found = None
+        self._log_change(found)
+        return found
+
+    def require(self) -> None:
+        """Raise `ClockInDoubt` while the clock is in doubt."""
+        if found := self.doubt():
+            raise found.refusal()
+
+    def _read(self) -> tuple[int, int]:
+        monotonic_ms = self._monotonic_ms()
+        return monotonic_ms, self._own.read(self._wall_ms() - monotonic_ms, monotonic_ms)
+
+    def _log_change(self, found: Doubt | None) -> None:
+        reason = found.reason if found else ""
+        if reason != self._logged:
+            self._logged = reason
+            if reason:
+                _log.warning("the clock is in doubt", reason=reason)
+            else:
+                _log.info("the clock is trusted again")
+
+
+class SharedOffset:
+    """The last trusted offset on this machine, shared by the processes of a data directory. Milliseconds.
+
+    The processes have one monotonic clock, so their offsets can be compared. Each process that trusts its clock writes
+    its offset here every second. A process whose clock differs from a recent offset does not trust its clock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Share the file at `path`. Raises `OSError`."""
+        self._file = SharedFile(path, _WRITTEN.size)
+
+    def read(self, now_ms: int) -> int | None:
+        """The offset, if it was written within the last `FRESH_MS` of the monotonic clock. Raises `OSError`."""
+        at_ms, offset_ms = _WRITTEN.unpack(self._file.read(0, _WRITTEN.size))
+        # A time in the future is from before a restart of the machine.
+        return offset_ms if at_ms and 0 <= now_ms - at_ms < FRESH_MS else None
+
+    def write(self, offset_ms: int, now_ms: int) -> None:
+        """Write the offset of a trusted clock. Raises `OSError`."""
+        self._file.write(0, _WRITTEN.pack(now_ms, offset_ms))
+
+
+def span(ms: int) -> str:
+    """A length of time in words; a long one to the nearest minute."""
+    seconds = round(abs(ms) / 1000)
+    seconds = seconds if seconds < _LONG_SECONDS else round(seconds / 60) * 60
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    parts = [f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (seconds % 60, "s")) if n]
+    return " ".join(parts[:2]) or "0 s"

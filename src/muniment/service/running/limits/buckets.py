@@ -1,0 +1,263 @@
+"""GCRA, the generic cell rate algorithm, over shared memory: one time is the state of a bucket.
+
+At that time the bucket will be empty again if nothing more is charged. A charge of one unit moves it forward by the
+time in which a unit drains. A charge that would move it further ahead than a full bucket takes to drain is refused, and
+moves nothing. So a client never gets more than one full quota plus the units that drained meanwhile.
+
+A bucket has a slot in each of the two rows of its table. Another bucket in the same slot can only raise its time, so
+the smaller of the two times counts. Two processes that write one slot in the same microsecond may lose one charge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from muniment.protocol.errors import RateLimited
+from muniment.service.running.limits.headers import LEVELS, lines, refusal_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muniment.service.running.limits.memory import Table
+    from muniment.service.running.limits.policies import Policy
+
+_SECOND_NS: Final = 1_000_000_000
+
+
+class Key(Protocol):
+    """The account that a request is charged to."""
+
+    def charge(self, units: int) -> int:
+        """Take `units` and return 0; or take nothing, and return the nanoseconds until they are available.
+
+        More units than the whole quota are charged as the whole quota.
+        """
+        ...
+
+    def owe(self, units: int) -> None:
+        """Charge `units` that were used already, without a refusal: a client in debt waits longer next time."""
+        ...
+
+    def wait_ns(self, units: int) -> int:
+        """The result of `charge` for these units; nothing is taken."""
+        ...
+
+    def check(self, units: int) -> None:
+        """Raise `RateLimited` where `charge` would refuse; nothing is taken."""
+        ...
+
+    @property
+    def lines(self) -> bytes:
+        """Header fields with the units that the last charge left, as lines of a head; empty without a limit."""
+        ...
+
+    def refusal(self, wait_ns: int) -> RateLimited:
+        """The refusal of a request that must wait for `wait_ns`; `limits.headers` has its fields."""
+        ...
+
+
+class Bucket:
+    """One limit of one client."""
+
+    __slots__ = ("_cells", "_first", "_lines", "_rate", "_second", "_unit_ns", "_used_ns", "burst_ns", "now_ns")
+
+    def __init__(self, cells: Table, slots: tuple[int, int], rate: Rate, now_ns: Callable[[], int]) -> None:
+        """Count in `cells` at `slots`; `now_ns` is a clock that the machine's processes have in common."""
+        self._cells = cells
+        self._first, self._second = slots
+        self._unit_ns = rate.unit_ns
+        self.burst_ns = rate.burst_ns
+        self._lines = rate.lines
+        self.now_ns = now_ns
+        self._used_ns = 0
+        self._rate = rate
+
+    def charge(self, units: int) -> int:
+        """As `Key.charge`. It runs for every request: no calls, no loops."""
+        now = self.now_ns()
+        cells = self._cells
+        first, second = cells[self._first], cells[self._second]
+        empty = first if first < second else second  # noqa: FURB136 - a call of min takes a tenth of a microsecond
+        burst = self.burst_ns
+        if empty < now:
+            empty = now
+        elif empty > now + 2 * burst:  # later than any charge: from before a jump of the clock
+            first = second = 0
+            empty = now
+        added = units * self._unit_ns
+        empty += added if added < burst else burst  # noqa: FURB136 - likewise
+        used = empty - now
+        if used > burst:
+            return used - burst
+        self._used_ns = used
+        self._rate.units += units
+        if first < empty:
+            cells[self._first] = empty
+        if second < empty:
+            cells[self._second] = empty
+        return 0
+
+    def wait_ns(self, units: int) -> int:
+        """As `Key.wait_ns`."""
+        now = self.now_ns()
+        return max(self.filled_by(units, now) - now - self.burst_ns, 0)
+
+    def check(self, units: int) -> None:
+        """As `Key.check`."""
+        if wait_ns := self.wait_ns(units):
+            raise self.refusal(wait_ns)
+
+    def owe(self, units: int) -> None:
+        """As `Key.owe`."""
+        self.count(units)
+        self.debit(units)
+
+    def count(self, units: int) -> None:
+        """Count units that were charged."""
+        self._rate.units += units
+
+    def debit(self, units: int) -> None:
+        """Charge a debt without counting it. It is at most the quota, so no wait drains more than twice the quota."""
+        now = self.now_ns()
+        self.note(min(self.filled_by(0, now) + units * self._unit_ns, now + 2 * self.burst_ns), now)
+
+    def filled_by(self, units: int, now: int) -> int:
+        """The time at which the bucket would be empty again after `units` more."""
+        cells = self._cells
+        first, second = cells[self._first], cells[self._second]
+        empty = first if first < second else second  # noqa: FURB136 - a call of min takes a tenth of a microsecond
+        burst = self.burst_ns
+        if empty < now or empty > now + 2 * burst:
+            empty = now
+        added = units * self._unit_ns
+        return empty + (added if added < burst else burst)  # noqa: FURB136 - likewise
+
+    def note(self, empty: int, now: int) -> None:
+        """Store `empty` as the time at which the bucket will be empty."""
+        cells, far = self._cells, now + 2 * self.burst_ns
+        self._used_ns = empty - now
+        noted = cells[self._first]
+        if noted < empty or noted > far:
+            cells[self._first] = empty
+        noted = cells[self._second]
+        if noted < empty or noted > far:
+            cells[self._second] = empty
+
+    @property
+    def lines(self) -> bytes:
+        """As `Key.lines`."""
+        level = (self._used_ns * LEVELS - 1) // self.burst_ns
+        return self._lines[max(0, min(level, LEVELS - 1))]
+
+    def refusal(self, wait_ns: int) -> RateLimited:
+        """As `Key.refusal`."""
+        return self._rate.refusal(wait_ns)
+
+
+class Joint:
+    """Several buckets; a charge needs room in each of them. The header fields describe the first."""
+
+    __slots__ = ("_buckets", "_narrow", "_now_ns")
+
+    def __init__(self, buckets: Sequence[Bucket]) -> None:
+        """`buckets` from the narrowest to the widest."""
+        self._buckets = tuple(buckets)
+        self._narrow = self._buckets[0]
+        self._now_ns = self._narrow.now_ns
+
+    def charge(self, units: int) -> int:
+        """As `Key.charge`; the longest wait of all, a refusal by one bucket takes nothing from the others."""
+        now = self._now_ns()
+        wait = 0
+        filled: list[int] = []
+        for bucket in self._buckets:
+            empty = bucket.filled_by(units, now)
+            wait = max(wait, empty - now - bucket.burst_ns)
+            filled.append(empty)
+        if wait:
+            return wait
+        for bucket, empty in zip(self._buckets, filled, strict=True):
+            bucket.note(empty, now)
+        self._narrow.count(units)
+        return 0
+
+    def wait_ns(self, units: int) -> int:
+        """As `Key.wait_ns`."""
+        return max(bucket.wait_ns(units) for bucket in self._buckets)
+
+    def check(self, units: int) -> None:
+        """As `Key.check`."""
+        if wait_ns := self.wait_ns(units):
+            raise self.refusal(wait_ns)
+
+    def owe(self, units: int) -> None:
+        """As `Key.owe`."""
+        self._narrow.count(units)
+        for bucket in self._buckets:
+            bucket.debit(units)
+
+    @property
+    def lines(self) -> bytes:
+        """`Key.lines` of the narrowest bucket."""
+        return self._narrow.lines
+
+    def refusal(self, wait_ns: int) -> RateLimited:
+        """`Key.refusal` of the narrowest bucket."""
+        return self._narrow.refusal(wait_ns)
+
+
+class Unlimited:
+    """No limit."""
+
+    __slots__ = ()
+
+    @property
+    def lines(self) -> bytes:
+        """Always empty."""
+        return b""
+
+    def charge(self, units: int) -> int:  # noqa: ARG002 - the protocol's
+        """Always 0."""
+        return 0
+
+    def wait_ns(self, units: int) -> int:  # noqa: ARG002 - the protocol's
+        """Always 0."""
+        return 0
+
+    def check(self, units: int) -> None:
+        """Never raises."""
+
+    def owe(self, units: int) -> None:
+        """Does nothing."""
+
+    def refusal(self, wait_ns: int) -> RateLimited:
+        """Never needed."""
+        raise NotImplementedError
+
+
+class Rate:
+    """A policy at a multiple of its quota, with the values that are computed from it once."""
+
+    __slots__ = ("_policy", "_scale", "burst_ns", "lines", "refused", "unit_ns", "units")
+
+    def __init__(self, policy: Policy, scale: int) -> None:
+        """`scale` times the quota of `policy`."""
+        quota = policy.quota * scale
+        # Rounded up, so that the rate never exceeds the policy; the burst still holds the quota exactly.
+        self.unit_ns = -(-policy.window_ns // quota)
+        self.burst_ns = quota * self.unit_ns
+        self.lines = lines(policy, scale)
+        self._policy = policy
+        self._scale = scale
+        # The units that were charged, and the requests that were refused, since the process began.
+        self.units = 0
+        self.refused = 0
+
+    def refusal(self, wait_ns: int) -> RateLimited:
+        """As `Key.refusal`."""
+        self.refused += 1
+        policy, seconds = self._policy, max(-(-wait_ns // _SECOND_NS), 1)
+        return RateLimited(
+            f"the limit `{policy.name}` is used up: try again in {seconds} second{'s' if seconds > 1 else ''}",
+            facts=refusal_facts(policy.name, policy.quota * self._scale, policy.window_s, seconds),
+        )

@@ -1,0 +1,200 @@
+"""Queues the writes of one database, and commits them in groups: the writes of a group share one transaction.
+
+`engine` calls it. When a group fails, it is undone and each of its works runs alone, so that one failing work does not
+fail the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import structlog
+
+from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage.backlog import Backlog
+from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
+from muniment.service.storage.postgres.dispatcher import Dispatcher
+from muniment.service.storage.postgres.driver_errors import (
+    DRIVER_ERRORS,
+    error_name,
+    for_caller,
+    is_read_only,
+    is_retryable,
+)
+from muniment.service.storage.postgres.slot import Connector, Slot
+from muniment.service.storage.postgres.transaction import CommitLost, commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muniment.service.running.metrics.database import DatabaseMetrics
+    from muniment.service.storage.database import Work
+    from muniment.service.storage.postgres.statements import Statements
+    from muniment.service.storage.postgres.steps import StepRunner
+
+T = TypeVar("T")
+
+# Connections for writes: while one group waits for the disk, the next one runs.
+WRITE_SLOTS: Final = 2
+# Queued jobs at which the second connection starts while the first is busy: fewer are not worth its round trips.
+SECOND_GROUP_SIZE_MIN: Final = 8
+# The victim of a deadlock begins again. Five deadlocks in a row are no coincidence.
+TRIES_MAX: Final = 5
+# The pause of a deadlock's victim is random, up to this, then twice this, …: otherwise the same two would meet again.
+_PAUSE_SECONDS: Final = 0.02
+
+_ORDER: Final = attrgetter("order")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A work, the future that its caller awaits, and the time (monotonic, in seconds) by which it must begin."""
+
+    work: Work[Any]
+    order: bytes
+    future: asyncio.Future[Any]
+    until: float
+
+    def resolve(self, error: BaseException | None, result: object = None) -> None:
+        """Give the outcome to the caller, unless the caller was cancelled."""
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+class Writer:
+    """Commits the writes of one process to one database."""
+
+    def __init__(
+        self, connector: Connector, statements: Statements, limits: DatabaseLimits = DATABASE_LIMITS,
+        *, metrics: DatabaseMetrics,
+    ) -> None:  # fmt: skip
+        """Connect on first use."""
+        self._metrics = metrics
+        self._statements = statements
+        self._limits = limits
+        # The monotonic time of the last commit that changed anything.
+        self.succeeded_at = -math.inf
+        self.after_commit: Callable[[], object] = bool
+        self._queue: deque[_Job] = deque()
+        metrics.show_queue(self._queue.__len__)
+        self._backlog = Backlog(limits)
+        slots = [Slot(connector) for _ in range(WRITE_SLOTS)]
+        self._dispatcher = Dispatcher(
+            slots, self._next_group, self._serve, queue_length=self._queue.__len__, size_min=SECOND_GROUP_SIZE_MIN
+        )
+
+    def submit(self, work: Work[T], order: bytes, *, urgent: bool = False) -> asyncio.Future[T]:
+        """The result of `work` once it is committed, or the error that it raised. Raises `Overloaded`."""
+        now = time.monotonic()
+        self._backlog.check(len(self._queue), self._oldest(), now, urgent=urgent)
+        until = now + self._limits.write_wait_seconds_max
+        job = _Job(work, order, asyncio.get_running_loop().create_future(), until)
+        self._queue.append(job)
+        self._dispatcher.wake()
+        return job.future
+
+    async def close(self) -> None:
+        """Commit the writes in the queue, then close the connections."""
+        await self._dispatcher.close()
+
+    def _oldest(self) -> float | None:
+        """The monotonic time at which the first job of the queue was submitted."""
+        return self._queue[0].until - self._limits.write_wait_seconds_max if self._queue else None
+
+    def _next_group(self) -> list[_Job] | None:
+        count = min(len(self._queue), self._limits.writes_per_group_max)
+        jobs = [self._queue.popleft() for _ in range(count)]
+        self._backlog.look(self._oldest(), time.monotonic())
+        jobs.sort(key=_ORDER)  # stable: jobs with equal keys keep their order
+        return jobs or None
+
+    async def _serve(self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool = False) -> None:
+        """Commit `jobs` as one group, or each job alone if that fails, and give each caller its outcome."""
+        begun = time.monotonic()
+        try:
+            runners = await self._commit(slot, jobs, needs_transaction=needs_transaction)
+            self._backlog.committed(time.monotonic() - begun)
+            self._metrics.wrote(time.monotonic() - begun, len(jobs))
+        except Exception as error:  # noqa: BLE001 - every caller must get an outcome, and later groups need the slot
+            if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
+                self._metrics.fail("write")
+                _fail(jobs, error)
+                return
+            runners = None
+        if runners is None:
+            for job in jobs:
+                await self._serve(slot, [job], needs_transaction=needs_transaction)
+            return
+        if any(runner is not None and runner.has_changed for runner in runners):
+            self.succeeded_at = time.monotonic()
+            self.after_commit()
+        again: list[_Job] = []
+        for job, runner in zip(jobs, runners, strict=True):
+            if runner is None:
+                again.append(job)
+            else:
+                job.resolve(runner.error, runner.result)
+        if again:
+            await self._serve(slot, again, needs_transaction=True)
+
+    async def _commit(
+        self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool
+    ) -> Sequence[StepRunner | None] | None:
+        """Commit `jobs` as one group, with further attempts after a lost connection or a deadlock; result as `commit`.
+
+        Raises `DatabaseUnavailable` when the database fails: then no job of the group could succeed alone either.
+        """
+        last: BaseException | None = None
+        until = min(job.until for job in jobs)
+        for attempt in range(TRIES_MAX):
+            if time.monotonic() > until:
+                break
+            try:
+                works = [job.work for job in jobs]
+                return await commit(
+                    await slot.open(), self._statements, works,
+                    needs_transaction=needs_transaction, times=self._metrics.commits,
+                )  # fmt: skip
+            except CommitLost as error:
+                raise DatabaseUnavailable(
+                    "the database was lost while it committed: read the record to see whether it was changed"
+                ) from error
+            except DRIVER_ERRORS as error:
+                if attempt and is_read_only(
+                    error
+                ):  # the first attempt may have met a connection from before a failover
+                    raise for_caller(error) from None
+                last = error
+                if slot.drop_if_lost(error):
+                    continue
+                if len(jobs) > 1:
+                    return None
+                if not is_retryable(error):
+                    raise for_caller(error) from None
+                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
+        if last is None:
+            raise DatabaseUnavailable("the database is too busy")
+        raise for_caller(last)
+
+
+def _fail(jobs: list[_Job], error: Exception) -> None:
+    """Give each caller the error, as a separate exception, because each caller adds to its traceback."""
+    for job in jobs:
+        own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
+        job.resolve(own)
+    with suppress(Exception):  # a log that cannot be written must not stop the writer
+        _log.error("write failed", error=error_name(error.__cause__ or error), detail=str(error), jobs=len(jobs))
