@@ -62,7 +62,7 @@ async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, colu
     assert (await begin(context)).after == before.after
     assert kinds(await entries_of(context)) == ["log"]
     assert (await turn(context, clock)).size == 3
-    assert kinds(await entries_of(context)) == ["log", "trigger", "backfilled"]
+    assert kinds(await entries_of(context)) == ["log", "trigger", "taken-over"]
 
 
 DAMAGED_RUNS: list[LiteralString] = [
@@ -123,7 +123,7 @@ async def test_facts_that_were_not_signed_come_into_the_next_epoch(
     assert sorted(facts) == sorted(
         [
             "log",
-            "backfilled",
+            "taken-over",
             "deactivation",
             "trigger",
             "trigger",

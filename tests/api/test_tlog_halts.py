@@ -138,7 +138,7 @@ async def test_a_log_that_begins_later_takes_in_what_is_there(context: Context, 
     await add_triggers(context, 3)
     after = await turn(context, clock)
     assert (after.epoch, after.origin, after.state, after.size) == (1, "registry.example/log/1", "open", 5)
-    assert kinds(await entries_of(context)) == ["log", "trigger", "trigger", "trigger", "backfilled"]
+    assert kinds(await entries_of(context)) == ["log", "trigger", "trigger", "trigger", "taken-over"]
 
 
 @pytest.mark.parametrize("name", ["", "another.example"])

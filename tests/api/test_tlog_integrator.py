@@ -87,7 +87,7 @@ async def test_facts_from_before_the_log_stand_before_the_entry_that_says_so(
     await register(client, TriggerDraft(cid))
     epoch = await turn(context, clock)
     found = kinds(await entries_of(context))
-    assert found == ["log", "function", *["trigger"] * 300, "backfilled", "trigger"]
+    assert found == ["log", "function", *["trigger"] * 300, "taken-over", "trigger"]
     assert (epoch.backfilled, epoch.size) == (302, 304)
     assert (await shown(context)).checkpoint.root == naive(await entries_of(context))
 

@@ -58,6 +58,8 @@ CAR_TYPE: Final = "application/vnd.ipld.car"
 # The empty identity CID: clients fetch it to detect a trustless gateway.
 PROBE: Final = "bafkqaaa"
 # The longest file name of common file systems.
+# What a field value may have of a query as it was sent; a server lets no other byte pass (RFC 9110 section 5.5).
+_PRINTABLE: Final = bytes(range(0x21, 0x7F)).decode()
 _FILENAME_LENGTH_MAX: Final = 255
 _FILENAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/\\]+")
 _NEITHER: Final = (
@@ -336,7 +338,7 @@ class _Target:
 
     def _located(self, query: GatewayQuery, form: Form) -> str:
         """The request's query, with the parameters that choose the same form without `Accept`."""
-        given: str = self.request.query.decode("ascii")
+        given = quote(self.request.query, safe=_PRINTABLE)
         missing = [(name, value) for name, value in form.located if getattr(query, name.replace("-", "_")) is None]
         added = urlencode(missing)
         return f"{given}&{added}" if given else added
