@@ -11,7 +11,6 @@ from trigger_world import check_refusal, high_twin
 from builders import TriggerDraft, Wallet, deploy, register
 from eth_signing import Account, encode_defunct, encode_typed_data
 from muniment.protocol.evm.address import Address
-from muniment.service.context import Context
 
 OWNER = Wallet(31)
 TYPES = {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}
@@ -68,17 +67,6 @@ async def test_another_spelling_of_the_signature_finds_the_same_record(
     answers = [(await client.get(f"/deactivations/{each}")).json() for each in (signature, spelled)]
     assert answers[0] == answers[1]
     assert answers[0]["signature"] == signature
-
-
-@pytest.mark.parametrize("as_text", [True, False], ids=["text", "typed-data"])
-async def test_a_row_of_a_release_without_the_form_is_answered_with_the_form_of_its_signature(
-    client: httpx2.AsyncClient, context: Context, sigs: list[str], *, as_text: bool
-) -> None:
-    signature = await deactivate(client, sigs, as_text=as_text)
-    answers = [(await client.get(f"/deactivations/{signature}")).json()]
-    await context.database.write(lambda tx: tx.execute("UPDATE deactivations SET form = NULL"))
-    answers.append((await client.get(f"/deactivations/{signature}")).json())
-    assert answers[0] == answers[1]
 
 
 async def test_a_signature_that_ended_no_trigger_is_not_found(client: httpx2.AsyncClient, sigs: list[str]) -> None:

@@ -29,8 +29,8 @@ INSERT_TRIGGER = """INSERT INTO triggers
   (sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
   VALUES (?, ?, ?, ?, 'Mimic', ?, 0, ?, ?)"""
 INSERT_FUNCTION = "INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, '{}', 1, ?)"
-INSERT_CREATOR = """INSERT INTO function_creators (creator, function_seq, name, version)
-  SELECT ?, seq, ?, '1.0.0' FROM functions WHERE digest = ?"""
+INSERT_CREATOR = """INSERT INTO function_creators (creator, function_seq, name, version, joined_at_ms)
+  SELECT ?, seq, ?, '1.0.0', 1 FROM functions WHERE digest = ?"""
 OWNER = b"\1" * 20
 PATHS = ("/triggers", "/functions")
 

@@ -106,7 +106,7 @@ def test_a_single_row_of_any_kind_is_a_registry(
         ("UPDATE users SET address = ? WHERE created_at_ms = 12", (b"\x01" * 19,), f"users, address 0x{'01' * 19}: "),
         ("UPDATE executions SET outcome = 'odd' WHERE chain_id = 10", (),
          f"executions, chain_id 10, block_hash 0x{'05' * 32}, transaction_hash 0x{'06' * 32}, log_index -1: "),
-        ("INSERT INTO function_creators VALUES (7, ?, 99, 'secret', '1', NULL)", (ADDRESS,), "function_creators"),
+        ("INSERT INTO function_creators VALUES (7, ?, 99, 'secret', '1', 1)", (ADDRESS,), "function_creators"),
         ("INSERT INTO users (address, name, created_at_ms) VALUES (?, CAST(x'41ff' AS TEXT), 1)", (ADDRESS,),
          f"users, address 0x{ADDRESS.hex()}: this row of FROM has text that is not UTF-8"),
         ("INSERT INTO leases VALUES (CAST(x'ff' AS TEXT), 'somebody', 1)", (),

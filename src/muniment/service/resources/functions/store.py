@@ -126,8 +126,7 @@ class Joined(NamedTuple):
     seq: int
     creator: bytes
     record: str
-    # None: in a release that did not note it.
-    joined_at_ms: int | None
+    joined_at_ms: int
 
 
 # The last number of a creator.

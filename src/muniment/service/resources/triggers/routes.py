@@ -111,7 +111,7 @@ async def get_deactivation(context: Context, request: Request, signature: Signat
         signature=signature,
         signer=Address.from_raw(found.signer),
         domain=DomainShown(name=domain.name, version=domain.version),
-        form=found.form or rules.deactivation_form(sigs, signature, {found.signer}, {found.protocol}),
+        form=found.form,
         trigger_sigs=sigs,
         created_at=iso_time(found.created_at_ms),
     )

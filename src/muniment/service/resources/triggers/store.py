@@ -269,13 +269,13 @@ async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> N
 
 @dataclass(frozen=True, slots=True)
 class StoredDeactivation:
-    """A consent to deactivate as it is stored. `form` is None in rows of releases that did not say."""
+    """A consent to deactivate as it is stored."""
 
     signer: bytes
     protocol: str
     sigs: list[bytes]
     created_at_ms: int
-    form: DeactivationForm | None
+    form: DeactivationForm
 
 
 async def find_deactivation(database: Reader, signature: Signature) -> StoredDeactivation | None:

@@ -95,8 +95,7 @@ def function_entry(row: functions.Joined) -> Waiting:
     record = _FUNCTION_RECORD.decode(row.record)
     fact = FunctionFact(record.cid, Address.from_raw(row.creator), record.creator, record.created_at)
     created_at_ms = time_ms_of(record.created_at, "createdAt")
-    since_ms = created_at_ms if row.joined_at_ms is None else row.joined_at_ms
-    return Waiting(FUNCTION, row.seq, created_at_ms, fact.data, since_ms)
+    return Waiting(FUNCTION, row.seq, created_at_ms, fact.data, row.joined_at_ms)
 
 
 def trigger_entry(row: triggers.Registered) -> Waiting:

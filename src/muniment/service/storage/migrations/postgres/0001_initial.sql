@@ -52,7 +52,7 @@ CREATE TABLE function_creators (
   function_seq bigint NOT NULL REFERENCES functions (seq),
   name text NOT NULL,
   version text NOT NULL,
-  joined_at_ms bigint,
+  joined_at_ms bigint NOT NULL,
   UNIQUE (creator, function_seq),
   UNIQUE (creator, name, version)
 );
@@ -97,7 +97,7 @@ CREATE TABLE deactivations (
   trigger_sigs bytea NOT NULL,
   created_at_ms bigint NOT NULL,
   -- How the consent was signed: 'eip191' or 'eip712'.
-  form text,
+  form text NOT NULL,
   seq bigint DEFAULT next_seq()
 );
 CREATE UNIQUE INDEX deactivations_by_seq ON deactivations (seq);
@@ -401,7 +401,7 @@ FOR EACH ROW WHEN (OLD.deactivated = 0 AND NEW.deactivated = 1) EXECUTE FUNCTION
 CREATE FUNCTION functions_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO events (seq, at_ms, kind, subject, owners, origin, facts)
-  SELECT a.seq, told_at_ms(a.joined_at_ms), 3, f.digest, a.creator, f.digest, '{}'
+  SELECT a.seq, a.joined_at_ms, 3, f.digest, a.creator, f.digest, '{}'
   FROM added a JOIN functions f ON f.seq = a.function_seq;
   RETURN NULL;
 END $$;

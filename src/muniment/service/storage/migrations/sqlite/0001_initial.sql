@@ -36,7 +36,7 @@ CREATE TABLE function_creators (
   function_seq INTEGER NOT NULL REFERENCES functions (seq),
   name TEXT NOT NULL,
   version TEXT NOT NULL,
-  joined_at_ms INTEGER,
+  joined_at_ms INTEGER NOT NULL,
   UNIQUE (creator, function_seq),
   UNIQUE (creator, name, version)
 ) STRICT;
@@ -83,7 +83,7 @@ CREATE TABLE deactivations (
   trigger_sigs BLOB NOT NULL,
   created_at_ms INTEGER NOT NULL,
   -- How the consent was signed: 'eip191' or 'eip712'.
-  form TEXT,
+  form TEXT NOT NULL,
   seq INTEGER PRIMARY KEY AUTOINCREMENT
 ) STRICT;
 
@@ -355,8 +355,7 @@ END;
 CREATE TRIGGER functions_created_event AFTER INSERT ON function_creators BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
   SELECT
-    coalesce(NEW.joined_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
-    3, digest, NEW.creator, digest, '{}'
+    NEW.joined_at_ms, 3, digest, NEW.creator, digest, '{}'
   FROM functions WHERE seq = NEW.function_seq;
 END;
 
