@@ -136,7 +136,7 @@ async def test_a_long_read_is_the_clients_own(
     caller: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     for module in ("triggers.listing", "functions.store", "intents.listing"):  # as if there were as many
-        monkeypatch.setattr(f"muniment.{module}.has_row_after", _has_rows)
+        monkeypatch.setattr(f"muniment.service.resources.{module}.has_row_after", _has_rows)
     listening = Listening(context, monkeypatch)
     assert (await caller.get(f"{path}?offset=2000")).json() == []
     assert [client for sql, client in listening.asked if "count(*)" not in sql] == [CLIENT]

@@ -127,7 +127,7 @@ async def test_a_large_offset_is_read_while_others_are_answered(
     client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
 ) -> None:
     for module in ("triggers.listing", "functions.store"):  # as if there were as many
-        monkeypatch.setattr(f"muniment.{module}.has_row_after", _has_rows)
+        monkeypatch.setattr(f"muniment.service.resources.{module}.has_row_after", _has_rows)
     async with readers_held(context.database):
         slow = asyncio.create_task(client.get(f"{path}?offset=99999"))
         await asyncio.sleep(0.1)
