@@ -1,4 +1,4 @@
-"""The shapes of the intents slice: both forms of an intent, the parts that they share, and texts.
+"""The shapes of intents: both forms of an intent, the parts that they share, and texts.
 
 Intents of the first form (`first`) have one operation; those of the second (`second`) have a list of operations.
 """

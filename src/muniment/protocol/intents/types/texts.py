@@ -1,4 +1,4 @@
-"""The texts of the intents slice that prove themselves, and the limits that they keep."""
+"""The texts of intents that prove themselves, and the limits that they keep."""
 
 from __future__ import annotations
 

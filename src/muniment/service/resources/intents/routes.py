@@ -1,4 +1,4 @@
-"""The endpoints of the intents slice: the two that read intents, and those through which operators write them."""
+"""The endpoints of intents: the two that read intents, and those through which operators write them."""
 
 from __future__ import annotations
 

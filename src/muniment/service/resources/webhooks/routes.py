@@ -1,4 +1,4 @@
-"""The endpoints of the webhooks slice."""
+"""The endpoints of webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes of the webhooks slice."""
+"""The shapes of webhooks."""
 
 from __future__ import annotations
 
