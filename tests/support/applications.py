@@ -19,7 +19,9 @@ from muniment.service.storage.postgres import connection as postgres_connection
 from muniment.service.storage.sqlite.engine import SLOW_READERS
 
 # A read or write that waits because the machine is busy is no refusal of the service.
-PATIENT: Final = replace(DATABASE_LIMITS, slow_read_seconds_max=60, write_wait_seconds_max=60)
+PATIENT: Final = replace(
+    DATABASE_LIMITS, slow_read_seconds_max=60, write_wait_seconds_max=60, writes_late_seconds_max=60
+)
 _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 

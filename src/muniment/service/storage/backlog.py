@@ -19,8 +19,6 @@ from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 _OLDEST_SECONDS: Final = 0.25
 _OLDEST_COMMITS: Final = 8
 _COMMITS_REMEMBERED: Final = 100
-# Writes are refused when the oldest write was late for this long without a break: one slow commit refuses nothing.
-_LATE_SECONDS_MAX: Final = 0.5
 # There may be thousands of refusals; one log line in this time counts them.
 _LOG_SECONDS: Final = 1.0
 
@@ -56,7 +54,8 @@ class Backlog:
             is_full, is_late = count >= self._limits.urgent_writes_waiting_max, False
         else:
             is_full = count >= self._limits.writes_waiting_max
-            is_late = self._late_since_s is not None and now_s - self._late_since_s >= _LATE_SECONDS_MAX
+            late_max_s = self._limits.writes_late_seconds_max
+            is_late = self._late_since_s is not None and now_s - self._late_since_s >= late_max_s
         if is_full or is_late:
             self._log_refusal(count, now_s)
         if is_full:

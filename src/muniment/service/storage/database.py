@@ -30,6 +30,8 @@ class DatabaseLimits:
     urgent_writes_waiting_max: int = 10_000
     # How long a write may wait for its group to begin; clients wait about as long for an answer.
     write_wait_seconds_max: float = 10.0
+    # Writes are refused when the oldest write was late for this long without a break: one slow commit refuses nothing.
+    writes_late_seconds_max: float = 0.5
 
 
 DATABASE_LIMITS: Final = DatabaseLimits()
