@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _PREFIX: Final = re.compile(r"log/[1-9][0-9]{0,8}", re.ASCII)
-# A log under a random name begins another epoch whenever it is restored.
+# An operator begins an epoch by hand, so thousands are no registry's.
 _EPOCHS_MAX: Final = 10_000
 
 
