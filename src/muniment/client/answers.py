@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
@@ -120,7 +119,7 @@ def refusal_of(reply: Reply) -> Refusal:
     """
     problem = _problem(reply.content)
     code = problem.get("code")
-    kind = refusals_by_code().get(code) if isinstance(code, str) else None
+    kind = errors.BY_CODE.get(code) if isinstance(code, str) else None
     of_others = errors.Broken if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR else errors.Invalid
     kind = kind or FAMILIES.get(reply.status) or of_others
     faults = [_fault(cast("dict[str, Any]", each)) for each in _list(problem.get("errors")) if isinstance(each, dict)]
@@ -130,19 +129,6 @@ def refusal_of(reply: Reply) -> Refusal:
     refusal.code = code if isinstance(code, str) and _CODE.fullmatch(code) else ""
     refusal.answer = reply
     return refusal
-
-
-@cache
-def refusals_by_code() -> dict[str, type[Refusal]]:
-    """All refusals that have a code."""
-    found: dict[str, type[Refusal]] = {}
-    kinds = [Refusal]
-    while kinds:
-        kind = kinds.pop()
-        kinds += kind.__subclasses__()
-        if vars(kind).get("code"):
-            found[kind.code] = kind
-    return found
 
 
 def _problem(content: bytes) -> dict[str, Any]:

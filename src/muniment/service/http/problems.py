@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from muniment.protocol import errors
-from muniment.protocol.errors import Fault, Refusal
+from muniment.protocol.errors import BY_CODE, Fault, Refusal
 from muniment.protocol.wire import encode
 from muniment.service.http.accept import media_ranges, named_quality, quality
 from muniment.service.http.reply import JSON, NO_STORE, Ready
@@ -100,12 +100,7 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
 def all_refusals() -> list[type[Refusal]]:
     """Every refusal that has a code, by code."""
-
-    def leaves(family: type[Refusal]) -> list[type[Refusal]]:
-        children = family.__subclasses__()
-        return [leaf for child in children for leaf in leaves(child)] if children else [family]
-
-    return sorted(leaves(Refusal), key=lambda refusal: refusal.code)
+    return [BY_CODE[code] for code in sorted(BY_CODE)]
 
 
 def status_of(refusal: type[Refusal]) -> int:
