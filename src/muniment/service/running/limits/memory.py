@@ -44,7 +44,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Memory:
-    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 if unused."""
+    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 if unused.
+
+    No lock is taken: a process that is suspended in a charge may undo what others charged meanwhile.
+    """
 
     def __init__(self, file: SharedFile | None, key: bytes, *, is_new: bool = True) -> None:
         """Use `file`, or memory of this process alone; `is_new`: its tables are empty."""
