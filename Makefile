@@ -63,7 +63,7 @@ test-long: npm
 
 # The pictures of the console in the docs, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev
-	@PYTHONPATH=tests/support $(VENV)/bin/python tests/console/pictures.py docs/pictures
+	@PYTHONPATH=tests/support $(VENV)/bin/python tests/console/pictures.py docs/use/pictures
 
 # The rooms, without the service: half a minute.
 unit: $(VENV)/dev

@@ -1,4 +1,4 @@
-"""The plan of every hot statement on PostgreSQL, and what pages cost as tables grow: what docs/query-plans.md shows.
+"""The plan of every hot statement on PostgreSQL, and the cost of pages as tables grow, for docs/develop/query-plans.md.
 
 It makes a cluster of its own and throws it away: 30 GB of disk and a quarter of an hour for ten million triggers.
 `--triggers 1000000` is enough to see the plans.

@@ -1,4 +1,4 @@
-"""The code of docs/webhooks.md, as a reader runs it."""
+"""The code of docs/use/webhooks.md, as a reader runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muniment.service.auth.secrets import RingFile
 from muniment.service.resources.webhooks.sending import HookKeys, Signers, signed_fields
 from ports import free_port
 
-PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "webhooks.md"
 RECEIVER, CHECK = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 SECONDS_MAX = 60
 

@@ -1,4 +1,4 @@
-"""The lies of a front that signs the log again, and what docs/transparency-log.md says of who finds each of them."""
+"""The lies of a front that signs the log again, and who finds each of them by docs/use/transparency-log.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each reader of the log finds a front that signs a changed log again, as docs/transparency-log.md states.
+"""Each reader of the log finds a front that signs a changed log again, as docs/use/transparency-log.md states.
 
 A reader that has seen the keys of the log finds every front with other keys; for a lie that the log itself signs, the
 results are those of the table in that page.

@@ -1,4 +1,4 @@
-"""`verify --remote` reports a lie about each field that docs/verified-fields.md lists."""
+"""`verify --remote` reports a lie about each field that docs/reference/verified-fields.md lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muniment.client import Registry
 from muniment.client.offers import sign_proposal
 from operator_client import FAR_DEADLINE
 
-PAGE = (Path(__file__).parents[2] / "docs/verified-fields.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/verified-fields.md").read_text("utf-8")
 UNCOVERED = ("claim", "not read")
 
 

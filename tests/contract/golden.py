@@ -61,9 +61,9 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 # A generated part stands between `<!-- name -->` and `<!-- /name -->`.
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
-    ("docs/settings.md", "settings"): settings_table,
-    ("docs/errors.md", "codes"): errors_table,
-    ("docs/dependencies.md", "licences"): licences_table,
+    ("docs/reference/settings.md", "settings"): settings_table,
+    ("docs/reference/errors.md", "codes"): errors_table,
+    ("docs/reference/dependencies.md", "licences"): licences_table,
 }
 
 

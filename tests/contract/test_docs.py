@@ -109,7 +109,7 @@ async def test_the_page_of_the_database_has_every_column_of_every_table(engine: 
     made: dict[str, list[str]] = {}
     for table, column in await context.database.fetch(_CATALOGUES[engine]):
         made.setdefault(table, []).append(column)
-    assert _described_tables((ROOT / "docs" / "database.md").read_text("utf-8")) == made
+    assert _described_tables((ROOT / "docs" / "develop" / "database.md").read_text("utf-8")) == made
 
 
 def test_a_column_without_a_meaning_is_not_described() -> None:
@@ -124,7 +124,7 @@ def _described_tables(page: str) -> dict[str, list[str]]:
 
 
 def test_the_chains_file_of_the_page_on_running_can_be_loaded(tmp_path: Path) -> None:
-    samples = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "running.md").read_text("utf-8"), re.DOTALL)
+    samples = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "run" / "running.md").read_text("utf-8"), re.DOTALL)
     file = tmp_path / "chains.toml"
     file.write_text("\n".join(samples))
     assert load_chains(file)[8453].rpc_urls == ("https://first.example/KEY", "https://second.example")
@@ -140,7 +140,8 @@ def test_the_drawing_of_the_rooms_is_that_of_the_import_contract(contract: str, 
     (layers,) = [each["layers"] for each in contracts if each["name"] == contract]
     modules = (ROOT / "src" / "muniment" / folder).glob("[a-z]*")
     rooms = {path.stem for path in modules if path.suffix == ".py" or any(path.glob("*.py"))}
-    drawings = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## The rooms")[2].split("```")[1:4:2]
+    page = (ROOT / "docs" / "develop" / "architecture.md").read_text("utf-8")
+    drawings = page.partition("## The rooms")[2].split("```")[1:4:2]
     drawn = _drawn_layers(drawings[folder == "service"])
     assert drawn == [set(layer.split(" | ")) for layer in layers if layer != "__main__"]
     assert set().union(*drawn) == rooms

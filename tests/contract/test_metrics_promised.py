@@ -70,7 +70,7 @@ def test_requests_have_the_promised_buckets() -> None:
 
 
 def test_the_page_explains_every_metric() -> None:
-    page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
     shown = {
         row["name"]: (row["type"], *re.findall(r"`([a-z]+)`", row["labels"])) for row in _ROW.finditer(page)
     }  # fmt: skip

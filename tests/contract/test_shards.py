@@ -1,4 +1,4 @@
-"""docs/past-one-primary.md has the table of shards that bench/shards.py computes."""
+"""docs/run/past-one-primary.md has the table of shards that bench/shards.py computes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 from golden import ROOT
 
-PAGE = ROOT / "docs" / "past-one-primary.md"
+PAGE = ROOT / "docs" / "run" / "past-one-primary.md"
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""docs/verified-fields.md has every field of every record that the interface answers."""
+"""docs/reference/verified-fields.md has every field of every record that the interface answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from golden import ROOT
 
 from conformance import document
 
-PAGE = ROOT / "docs" / "verified-fields.md"
+PAGE = ROOT / "docs" / "reference" / "verified-fields.md"
 _WORDS = ("signature", "CID", "hash", "log", "key", "claim", "not read", "of a deactivation")
 
 

@@ -40,7 +40,7 @@ def test_the_walk_of_the_readme_ends_with_no_active_trigger(service: Service) ->
 
 
 def test_the_walk_with_curl_ends_with_no_active_trigger(service: Service) -> None:
-    printed = _walked("docs/api.md", service)
+    printed = _walked("docs/use/api.md", service)
     assert "# The trigger, registered\n{" in printed
     assert '"description":"Every six hours"' in printed
     assert printed.endswith("[]"), printed
@@ -51,7 +51,7 @@ def test_the_walk_for_relayers_ends_with_a_submitted_intent(service: Service, tm
         [sys.executable, "-m", "muniment", "operators", "add", "relayer-1", "--data-dir", str(tmp_path / "data")],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    printed = _walked("docs/relaying.md", service, OPERATOR_KEY=added.stdout.strip())
+    printed = _walked("docs/use/relaying.md", service, OPERATOR_KEY=added.stdout.strip())
     assert "# The proposal\n{" in printed
     (intent,) = json.loads(printed[printed.rindex('[{"op"') :])
     assert intent["status"] == "submitted"

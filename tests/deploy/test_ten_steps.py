@@ -1,4 +1,4 @@
-"""The ten steps of docs/deployment.md lead from a new Debian to a registry behind TLS with backups."""
+"""The ten steps of docs/run/deployment.md lead from a new Debian to a registry behind TLS with backups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AUTHORITY = "/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt"
 
 def steps() -> dict[int, str]:
     """The lines of each numbered step that has lines."""
-    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    page = (ROOT / "docs" / "run" / "deployment.md").read_text("utf-8")
     section = page.partition("\n## From nothing to a service\n")[2].partition("\n## ")[0]
     items = re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |\Z)", section, re.MULTILINE | re.DOTALL)
     blocks = {

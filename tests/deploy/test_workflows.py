@@ -36,8 +36,8 @@ def test_the_syntax_has_no_fault() -> None:
 
 @pytest.fixture
 def printed(tmp_path: Path) -> Path:
-    """The workflow that docs/notebooks.md prints, where GitHub reads workflows."""
-    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "notebooks.md").read_text("utf-8"), re.DOTALL)
+    """The workflow that docs/use/notebooks.md prints, where GitHub reads workflows."""
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "use" / "notebooks.md").read_text("utf-8"), re.DOTALL)
     folder = tmp_path / ".github" / "workflows"
     folder.mkdir(parents=True)
     (folder / "deploy.yml").write_text(text)

@@ -1,4 +1,4 @@
-"""The check of a webhook's signature in docs/webhooks.md, run by Node.js."""
+"""The check of a webhook's signature in docs/use/webhooks.md, run by Node.js."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muniment.service.resources.webhooks.sending import HookKeys, Signers, signe
 
 pytestmark = NODE_TESTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "webhooks.md"
 (CHECK,) = [
     block
     for block in re.findall(r"^```js\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

@@ -175,7 +175,7 @@ async def test_readers_of_a_server_that_hangs_do_not_wait_for_each_other_nor_hol
     front.set("silence")
     began = time.monotonic()
     await ready(client, 503)
-    assert time.monotonic() - began < 5  # docs/running.md
+    assert time.monotonic() - began < 5  # docs/run/running.md
     with ThreadPoolExecutor(200) as pool:
         began = time.monotonic()
         url = f"{served.url}/ipfs/{cid}/manifest.json"

@@ -1,4 +1,4 @@
-"""The programs of docs/client.md, run as they are printed against a service."""
+"""The programs of docs/use/client.md, run as they are printed against a service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from muniment.protocol.intents.types import AnyNewIntent
 from service import Service
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text("utf-8"), re.DOTALL)
+PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "use" / "client.md").read_text("utf-8"), re.DOTALL)
 FIRST, PROVE, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = PROGRAMS
 [README] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 PRINTED_URL = "http://127.0.0.1:8787"

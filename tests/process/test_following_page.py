@@ -1,4 +1,4 @@
-"""The loops of docs/following.md, run as they are printed, on both engines."""
+"""The loops of docs/use/following.md, run as they are printed, on both engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from builders import TriggerDraft, Wallet, deploy, register
 from crashing import Site, on_postgres, on_sqlite
 from follow_command import until_written_after
 
-PAGE = Path(__file__).parents[2] / "docs" / "following.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "following.md"
 SECONDS_MAX = 60.0
 OWNER = Wallet(9)
 

@@ -1,4 +1,4 @@
-"""The code of docs/notebooks.md, run as it is printed: with pandas and DuckDB, and as a job in CI runs it."""
+"""The code of docs/use/notebooks.md, run as it is printed: with pandas and DuckDB, and as a job in CI runs it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muniment.protocol.intents.types import AnyNewIntent
 from service import Service
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "notebooks.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "use" / "notebooks.md").read_text("utf-8")
 FRAME, MIRROR, QUERY = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 [WORKFLOW] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 PRINTED_URL = "http://127.0.0.1:8787"

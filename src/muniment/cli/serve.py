@@ -99,7 +99,7 @@ def _announce(settings: Settings, port: int) -> None:
         output.print_note(
             f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which is the "
             "default of every deployment: a consent to one registry of that name is valid in another. See "
-            "docs/running.md."
+            "docs/run/running.md."
         )
     if settings.data_dir.stat().st_mode & 0o077:
         output.print_note(

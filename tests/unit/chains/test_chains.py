@@ -77,7 +77,7 @@ def test_an_explorer_of_a_file_has_no_slash_at_its_end(tmp_path: Path, given: st
 
 
 def test_the_file_in_the_documentation_can_be_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs/running.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/run/running.md").read_text("utf-8")
     (sample,) = [block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[[chains]]" in block]
     assert load_chains(written(tmp_path, sample))[8453].settler == Address.parse(OLD)
 

@@ -35,7 +35,7 @@ def test_each_check_has_a_test_that_breaks_it() -> None:
 
 
 def test_the_table_for_operators_has_each_check() -> None:
-    page = (ROOT / "docs" / "running.md").read_text("utf-8")
+    page = (ROOT / "docs" / "run" / "running.md").read_text("utf-8")
     section = page.partition("## The doctor\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([a-zA-Z, -]+) \|", section, re.MULTILINE)
     assert {name for row in rows[1:] for name in row.split(", ")} == checks()

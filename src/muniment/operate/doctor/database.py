@@ -153,10 +153,10 @@ async def check_server(examined: Examined) -> list[Finding]:
         mixes = await mixes_sessions(url)
     except DatabaseUnavailable as refusal:
         if refusal.detail == POOLED:
-            return [fail(POOLED, "look at its pool_mode (docs/scaling.md)", check="pooler")]
+            return [fail(POOLED, "look at its pool_mode (docs/run/scaling.md)", check="pooler")]
         return [fail(refusal.detail, "look at the database server, its connections and its log", check="server")]
     if mixes:
-        remedy = "configure the pooler to keep prepared statements, or use session mode (docs/scaling.md)"
+        remedy = "configure the pooler to keep prepared statements, or use session mode (docs/run/scaling.md)"
         return [*findings, fail("it gives the statements of one session to another", remedy, check="pooler")]
     return [*findings, ok("a prepared statement stays with its connection", check="pooler")]
 
@@ -178,7 +178,7 @@ def judge_server(state: ServerState) -> list[Finding]:
         findings.append(ok("this user may use every table and sequence", check="rights"))
     if state.changed_settings:
         shown = ", ".join(f"{name} is {value}" for name, value in sorted(state.changed_settings.items()))
-        remedy = "a pooler ignores them: set them with ALTER ROLE … SET (docs/scaling.md)"
+        remedy = "a pooler ignores them: set them with ALTER ROLE … SET (docs/run/scaling.md)"
         findings.append(fail(shown, remedy, check="session settings"))
     else:
         findings.append(ok("as the service asks for them", check="session settings"))

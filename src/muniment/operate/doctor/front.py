@@ -54,7 +54,7 @@ def check_service(examined: Examined, *, send: Ask = ask) -> list[Finding]:
 def _judge_ready(answer: Answer) -> Finding:
     if answer.status == HTTPStatus.OK:
         return ok("it is ready")
-    return fail(f"/readyz answers {answer.status}: {detail_of(answer)}", "see docs/running.md")
+    return fail(f"/readyz answers {answer.status}: {detail_of(answer)}", "see docs/run/running.md")
 
 
 def _is_loopback(url: str) -> bool:

@@ -12,7 +12,7 @@ from muniment.protocol.intents.types.samples import HASHED, LOG
 from muniment.protocol.intents.types.texts import LogId, LogText
 from muniment.protocol.wire import TIMESTAMP_MS_MAX, Amount, DateTime, Record
 
-# The most that one intent holds; docs/relaying.md promises these numbers.
+# The most that one intent holds; docs/use/relaying.md promises these numbers.
 PROPOSALS_MAX: Final = 1_000
 LOGS_MAX: Final = 10_000
 # A listing shows this many of the newest proposals and of the newest logs.

@@ -114,7 +114,7 @@ ABOUT_INTENTS: Final = (Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LO
 
 
 class Event(NamedTuple):
-    """A row of `events`; docs/database.md explains the columns."""
+    """A row of `events`; docs/develop/database.md explains the columns."""
 
     seq: int
     at_ms: int

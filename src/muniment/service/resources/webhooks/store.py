@@ -48,7 +48,7 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A row of `webhooks`; docs/database.md explains the columns. Times are milliseconds since 1970."""
+    """A row of `webhooks`; docs/develop/database.md explains the columns. Times are milliseconds since 1970."""
 
     id: bytes
     owner: bytes | None

@@ -32,7 +32,7 @@ _COLUMNS: Final = (
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """A row of `tlog_epochs`: docs/database.md has the meaning of each column."""
+    """A row of `tlog_epochs`: docs/develop/database.md has the meaning of each column."""
 
     epoch: int
     origin: str
