@@ -96,6 +96,25 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
+def test_the_processes_of_a_command_that_hangs_end_with_it(tmp_path: Path) -> None:
+    line = f"sh -c 'sleep 600 & echo $! > {tmp_path}/pid; wait'"
+    with pytest.raises(CannotSign, match="no signature within 5 seconds"):
+        _ = CommandSigner(line, seconds_max=5).address
+    stat = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+
+    def is_running() -> bool:
+        """Whether the process has not ended; its new parent may not have asked for its status yet."""
+        try:
+            return stat.read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    until = time.monotonic() + 30
+    while is_running():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_a_long_request_reaches_a_command_that_does_not_read_it() -> None:
     with pytest.raises(CannotSign, match="ended with status 1"):
         CommandSigner("false", address=WALLET.address).sign_text("x" * 1_000_000)

@@ -1,6 +1,6 @@
 """A wallet that is a command, such as a script around a hardware wallet.
 
-The command gets one JSON object on its standard input and prints one line:
+The command has no terminal. It gets one JSON object on its standard input and prints one line:
 
     {"method": "address"}                                          -> 0x…, the address
     {"method": "text", "address": "0x…", "text": "…"}              -> 0x…, the signature of personal_sign (EIP-191)
@@ -10,8 +10,11 @@ The command gets one JSON object on its standard input and prints one line:
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from tempfile import TemporaryFile
@@ -71,8 +74,9 @@ class CommandSigner:
             request.seek(0)
             try:
                 process = subprocess.Popen(  # noqa: S603 - the caller's own command, and no shell
-                    self._command, stdin=request, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-                )
+                    self._command, stdin=request, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                    start_new_session=True,
+                )  # fmt: skip
             except OSError as error:
                 raise CannotSign(f"{name} cannot be run: {error.strerror}") from error
         output, complaint = _Output(process.stdout), _Output(process.stderr)
@@ -85,11 +89,19 @@ class CommandSigner:
         finally:
             # After a timeout, and when a person interrupts.
             if process.poll() is None:
-                process.kill()
-                process.wait()
+                _kill_all(process)
         if status:
             raise CannotSign(f"{name} ended with status {status}: {complaint.last.decode('utf-8', 'replace').strip()}")
         return output.first.decode("utf-8", "replace").strip()
+
+
+def _kill_all(process: subprocess.Popen[bytes]) -> None:
+    """End a command and the processes that it has started, which are a group of their own."""
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 class _Output(Thread):
