@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
+import time
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from muniment.cli import output
-from muniment.cli.options import common_options, json_option, settings_of
-from muniment.cli.output import printable
+from muniment.cli.client.service import connected, failures, follow_options, place_of, place_options
+from muniment.cli.output import print_json, printable, shape_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muniment.client import Checkpoint, Event, Page, Registry
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -52,6 +55,9 @@ def _argument(parameter: str) -> str:
 _COLORS: Final = {"created": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
 # Signatures and hashes begin like this and go on; the rest is in the JSON.
 _SHORT: Final = 18
+# Pauses after the first, the second, … failure in a row; the last one repeats.
+_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_RETRY_AFTER_SECONDS_MAX: Final = 300
 _DETAILS: Final = ("status", "version", "proposals", "logs", "signer", "creator", "user")
 
 
@@ -67,61 +73,121 @@ def events() -> None:
 
 
 @events.command("follow")
-@common_options
-@click.option("--url", default="", help="URL of the service; default: the host and port of the settings.")
 @filter_options
-@click.option(
-    "--state", type=click.Path(path_type=Path, dir_okay=False),
-    help="File that keeps the position, where the next start continues.",
-)  # fmt: skip
+@follow_options
 @click.option("--reset", is_flag=True, help="If the position is too old, continue from now instead of ending.")
 @click.option("--exec", "command", default="", help="Shell command to run for each event, with its JSON as input.")
-@json_option
-def follow_events(
-    config: Path | None, url: str, state: Path | None, command: str, *, reset: bool, as_json: bool, **flags: Any
-) -> None:
+@place_options
+@shape_options
+def follow_events(*, state: Path | None, command: str, reset: bool, as_json: bool | None, **flags: Any) -> None:
     """Show changes as they happen, until Ctrl-C.
 
     A line for each event; JSON with --json and where the output is no terminal. With --state nothing is missed between
     two starts. With --exec an event counts as seen when the command has succeeded; a failure ends this with status 3.
     A signal ends this after the present event; a second one ends it at once.
     """
-    from muniment.operate.follow_events import EventFollower
+    from muniment.client import Checkpoint
 
-    filters = [(parameter, value) for parameter, values in take_filters(flags).items() for value in values]
-    settings = settings_of(config, **flags)
-    show = _print_json if as_json or not sys.stdout.isatty() else _print_line
-    stop = output.StopRequest(ends_at_second=True)
-    follower = EventFollower(
-        url or settings.own_url, filters, _runner(command, stop) if command else show, output.print_note,
-        state=state, stores_each=bool(command), begins_again=reset, waiting=stop.waiting,
-    )  # fmt: skip
-    with output.errors_on_one_line(), stop.listening():
-        try:
-            follower.run()
-        except (output.StoppedWhileWaiting, KeyboardInterrupt):
-            raise SystemExit(stop.status) from None
+    filters, stop = take_filters(flags), output.StopRequest(ends_at_second=True)
+    show = print_json if output.is_for_programs(as_json) else _print_line
+    with failures(), stop.listening():
+        place = place_of(flags)
+        with connected(place, tries=1) as registry:
+            follower = _Follower(
+                registry, filters, Checkpoint(state, of="events", url=place.profile.url),
+                _runner(command, stop) if command else show, stop, stores_each=bool(command), begins_again=reset,
+            )  # fmt: skip
+            try:
+                follower.run()
+            except (output.StoppedWhileWaiting, KeyboardInterrupt):
+                raise SystemExit(stop.status) from None
 
 
-def _runner(command: str, stop: output.StopRequest) -> Callable[[Mapping[str, Any]], None]:
-    def run(event: Mapping[str, Any]) -> None:
-        done = subprocess.run(command, shell=True, input=json.dumps(event).encode(), check=False)  # noqa: S602 - the caller's own command
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """Gives each event to `handle`, once and in order.
+
+    The position is stored after each page, or with `stores_each` after each event.
+    """
+
+    registry: Registry
+    filters: Mapping[str, Sequence[str]]
+    position: Checkpoint
+    handle: Callable[[Event], None]
+    stop: output.StopRequest
+    stores_each: bool
+    begins_again: bool
+
+    def run(self) -> None:
+        """Follow until an error, or a signal."""
+        after = self.position.read()
+        while True:
+            page = self._page(after)
+            try:
+                for event in page:
+                    with self.stop.waiting():  # lets a signal end the loop between two events
+                        pass
+                    self.handle(event)
+                    after = event.id
+                    if self.stores_each:
+                        self.position.write(after)
+                after = page.cursor
+            finally:
+                self.position.write(after)
+
+    def _page(self, after: str | None) -> Page[Event]:
+        """The next page; without `after`, an empty one that says where the feed is now."""
+        from muniment.client import CursorTooOld, Page
+        from muniment.client.flows.following import PASSING
+
+        for failures_ in count():
+            try:
+                with self.stop.waiting():
+                    if after is not None:
+                        return self.registry.events.page(after, self.filters)
+                    return Page([], self.registry.events.begin())
+            except CursorTooOld:
+                if not self.begins_again:
+                    raise
+                output.print_note("the position is too old, so events were missed: starting with events from now on")
+                after = None
+            except PASSING as error:
+                if not failures_:
+                    output.print_note(f"{_reason(error)}; trying again")
+                with self.stop.waiting():
+                    time.sleep(max(_asked_s(error), _PAUSES[min(failures_, len(_PAUSES) - 1)]))
+        raise AssertionError
+
+
+def _reason(error: Exception) -> str:
+    reply = getattr(error, "answer", None)
+    return str(error) if reply is None else f"the service answers {reply.status}: {error}"
+
+
+def _asked_s(error: Exception) -> float:
+    """The seconds that an answer asks to wait for, at most five minutes."""
+    from muniment.client.retrying import retry_after_s
+
+    reply = getattr(error, "answer", None)
+    return 0 if reply is None else min(retry_after_s(reply.headers, time.time()), _RETRY_AFTER_SECONDS_MAX)
+
+
+def _runner(command: str, stop: output.StopRequest) -> Callable[[Event], None]:
+    from muniment.protocol.wire import encode
+
+    def run(event: Event) -> None:
+        done = subprocess.run(command, shell=True, input=encode(event), check=False)  # noqa: S602 - the caller's own command
         if done.returncode and stop.is_made():  # Ctrl-C in a terminal ends the command too
             raise output.StoppedWhileWaiting
         if done.returncode:
-            raise _CommandFailedError(f"the command ended with status {done.returncode} at the event {event['id']}")
+            raise _CommandFailedError(f"the command ended with status {done.returncode} at the event {event.id}")
 
     return run
 
 
-def _print_json(event: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(event, separators=(",", ":")))
-
-
-def _print_line(event: Mapping[str, Any]) -> None:
-    name: str = event["type"].removeprefix("muniment.")
-    subject = event["subject"] if len(event["subject"]) <= _SHORT else f"{event['subject'][:_SHORT]}…"
-    data: Mapping[str, Any] = event["data"]
-    details = " ".join(f"{each}={data[each]}" for each in _DETAILS if each in data)
+def _print_line(event: Event) -> None:
+    name = event.type.removeprefix("muniment.")
+    subject = event.subject if len(event.subject) <= _SHORT else f"{event.subject[:_SHORT]}…"
+    details = " ".join(f"{each}={event.data[each]}" for each in _DETAILS if each in event.data)
     styled = click.style(printable(f"{name:20}"), fg=_COLORS.get(name.rpartition(".")[2]))
-    click.echo(f"{printable(event['time'])}  {styled}  {printable(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())
+    click.echo(f"{printable(event.time)}  {styled}  {printable(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())

@@ -296,6 +296,13 @@ class AsyncEvents(Operations):
         """The current cursor: call this first, list the records that you follow, then follow from it."""
         return await self._driver.run(following.begin_events(self._session))
 
+    async def page(self, after: str, filters: Mapping[str, Sequence[str]]) -> Page[Event]:
+        """The events after the cursor `after`: it waits half a minute for one. `filters` are those of `GET /events`.
+
+        Raises `CursorTooOld` if events after it have been pruned.
+        """
+        return await self._driver.run(following.event_page(self._session, after, filters))
+
     def follow(
         self, *, after: str | None = None, types: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Page[Event]]:

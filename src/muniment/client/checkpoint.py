@@ -18,9 +18,9 @@ class Checkpoint:
     Write the cursor of a page when its work is done: after a crash the page comes again, and no record is missed.
     """
 
-    def __init__(self, path: Path | str, **about: str | None) -> None:
-        """Use the file at `path`, which need not exist."""
-        self._path = Path(path)
+    def __init__(self, path: Path | str | None, **about: str | None) -> None:
+        """Use the file at `path`, which need not exist; None: nothing is stored."""
+        self._path = None if path is None else Path(path)
         self._about = {name: value for name, value in about.items() if value is not None}
 
     def read(self) -> str | None:
@@ -29,9 +29,10 @@ class Checkpoint:
         Raises `ValueError` for the file of another listing, and for any other content.
         """
         try:
-            with self._path.open("rb") as file:
-                content = file.read(_BYTES_MAX)
+            content = self._path.read_bytes()[:_BYTES_MAX] if self._path else None
         except FileNotFoundError:
+            content = None
+        if content is None:
             return None
         try:
             found: Any = json.loads(content)
@@ -46,7 +47,7 @@ class Checkpoint:
 
     def write(self, cursor: str | None) -> None:
         """Store `cursor`: the file is replaced atomically and synced. None changes nothing."""
-        if cursor is None:
+        if cursor is None or self._path is None:
             return
         with whole_file(self._path) as file:
             file.write(json.dumps({"cursor": cursor, "about": self._about}).encode() + b"\n")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection, InvalidURL
 from ssl import SSLEOFError, SSLSocket, cert_time_to_seconds
@@ -26,7 +26,7 @@ _DETAIL_LENGTH_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The status, the start of the body, and the header fields by their names in lower case.
+    """The status, and the start of the body.
 
     `certificate_until_s` is the end of the certificate in Unix seconds; None without TLS.
     """
@@ -34,14 +34,13 @@ class Answer:
     status: int
     body: bytes
     certificate_until_s: float | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def ask(
     url: str, *, method: str = "GET", pieces: Iterable[bytes] = (), headers: Mapping[str, str] | None = None,
-    seconds_max: float, body_bytes_max: int = _BODY_BYTES_MAX,
+    seconds_max: float,
 ) -> Answer:  # fmt: skip
-    """Send one request with a body of `pieces`; return at most `body_bytes_max` of the answer's body.
+    """Send one request with a body of `pieces`; return at most 64 KiB of the answer's body.
 
     Raises `OSError` when the complete answer does not arrive within `seconds_max`, or for a bad certificate, and
     `ValueError` for a malformed URL.
@@ -51,7 +50,7 @@ def ask(
 
     def run() -> None:
         try:
-            outcome.append(_exchange(connection, url, method, pieces, headers or {}, seconds_max, body_bytes_max))
+            outcome.append(_exchange(connection, url, method, pieces, headers or {}, seconds_max))
         except Exception as error:  # noqa: BLE001 - it is raised again below
             outcome.append(error)
 
@@ -86,7 +85,7 @@ def _connection_to(url: str, seconds_max: float) -> HTTPConnection:
 
 def _exchange(
     connection: HTTPConnection, url: str, method: str, pieces: Iterable[bytes], headers: Mapping[str, str],
-    seconds_max: float, body_bytes_max: int,
+    seconds_max: float,
 ) -> Answer:  # fmt: skip
     parts, deadline = urlsplit(url), time.monotonic() + seconds_max
     try:
@@ -103,8 +102,7 @@ def _exchange(
                     raise TimeoutError("the server reads too slowly")
                 connection.send(piece)
         response = connection.getresponse()
-        fields = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, response.read(body_bytes_max), until, fields)
+        return Answer(response.status, response.read(_BODY_BYTES_MAX), until)
     except InvalidURL:
         raise ValueError("the path of the URL has a character that no path may have") from None
     except HTTPException as error:
@@ -129,15 +127,10 @@ def detail_of(answer: Answer) -> str:
         return "this is no problem document: a proxy answers"
 
 
-def without_login(url: str) -> str:
-    """The URL without user name and password (RFC 3986 section 3.2.1), to show it."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
 def ping(url: str, *, path: str, seconds_max: float = PING_SECONDS_MAX) -> str:
     """A line to print when the service at `url` answers 200 at `path`. Raises `OSError` otherwise."""
-    base = without_login(url.rstrip("/"))
+    parts = urlsplit(url.rstrip("/"))
+    base = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # without user name and password
     try:
         answer = ask(f"{base}{path}", seconds_max=seconds_max)
     except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ from muniment.cli import output
 from muniment.cli.output import printable
 
 if TYPE_CHECKING:
-    from muniment.client import Registry
+    from muniment.client import Checkpoint, Registry
     from muniment.client.profiles import Profile
     from muniment.client.signers import Signer
     from muniment.protocol.errors import Refusal
@@ -35,7 +35,7 @@ _NEXT: Final = {
     "signature-mismatch": "was it signed for this registry's protocol name? See --protocol",
     "version-taken": "use a higher version in the manifest",
     "trigger-deactivated": "its owner ended it permanently: sign a new trigger with another version",
-    "cursor-too-old": "start over: remove the position file",
+    "cursor-too-old": "start over: remove the position file, or follow events with --reset",
     "not-the-owner": "only the wallet that signed a trigger ends it: see --signer",
     "status-conflict": "`muniment intents show HASH` shows the present status",
     "unknown-path": "does a registry answer at this URL? See --url",
@@ -157,17 +157,22 @@ _NO_OPERATOR_KEY: Final = (
 )
 
 
+def place_options(command: Command) -> Command:
+    """Add the options that name a service."""
+    profile = click.option("--profile", "-p", help="Name of a profile, as `muniment login` stores them.")
+    url = click.option("--url", "-u", help=f"URL of the service; default: that of the profile, or {DEFAULT_URL}.")
+    return url(profile(command))
+
+
 def service_options(command: Command) -> Command:
-    """Add the options of every command that uses a service."""
+    """Add the options of every command that uses a service, its records and a wallet."""
     for option in (
         click.option("--no-verify", is_flag=True, help="Trust the service: check no signature, CID or hash."),
         click.option("--protocol", help="Protocol name of the registry, which signatures depend on; default: Mimic."),
         click.option("--signer", help="Wallet: key, keystore:NAME, rpc:URL, command:LINE or browser."),
-        click.option("--profile", "-p", help="Name of a profile, as `muniment login` stores them."),
-        click.option("--url", "-u", help=f"URL of the service; default: that of the profile, or {DEFAULT_URL}."),
     ):
         command = option(command)
-    return command
+    return place_options(command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +200,11 @@ def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
     # A profile that was named on the command line comes before a variable.
     is_chosen = flags["profile"] and not may_be_new
     url = flags["url"] or (None if is_chosen else os.environ.get("MUNIMENT_URL")) or profile.url
-    protocol = flags["protocol"] or os.environ.get("MUNIMENT_PROTOCOL_NAME") or profile.protocol
-    signer, address = _wallet(flags["signer"], profile)
+    protocol = flags.get("protocol") or os.environ.get("MUNIMENT_PROTOCOL_NAME") or profile.protocol
+    signer, address = _wallet(flags.get("signer"), profile)
     return Place(
         named or DEFAULT_PROFILE, replace(profile, url=url, protocol=protocol, signer=signer, address=address), signer,
-        verifies=not flags["no_verify"],
+        verifies=not flags.get("no_verify"),
     )  # fmt: skip
 
 
@@ -233,7 +238,9 @@ def opened(flags: Mapping[str, Any], *, needs: str = "", **more: Any) -> Generat
 
 
 @contextmanager
-def connected(place: Place, *, needs: str = "", signer: Signer | None = None, **more: Any) -> Generator[Registry]:
+def connected(
+    place: Place, *, needs: str = "", signer: Signer | None = None, tries: int = _TRIES, **more: Any
+) -> Generator[Registry]:
     """The client of `place`; `more` are further parameters of `Registry`."""
     from muniment.client import Registry, Retry
     from muniment.client.profiles import Profiles
@@ -250,7 +257,7 @@ def connected(place: Place, *, needs: str = "", signer: Signer | None = None, **
     with Registry(
         place.profile.url, signer=signer, api_key=api_key, operator_key=os.environ.get("MUNIMENT_OPERATOR_KEY") or None,
         token=token, address=place.profile.address, protocol=place.profile.protocol, verify=place.verifies,
-        retry=Retry(tries=_TRIES), **more,
+        retry=Retry(tries=tries), **more,
     ) as registry:  # fmt: skip
         yield registry
 
@@ -264,31 +271,6 @@ def signer_of_place(place: Place) -> Signer:
     return signer_of(place.signer, address=place.profile.address)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Position(Protocol):
-    """A place in a listing that outlives a command."""
-
-    def read(self) -> str | None:
-        """The cursor; None: the beginning of the listing."""
-        ...
-
-    def write(self, cursor: str | None) -> None:
-        """Keep the cursor."""
-        ...
-
-
-class _NoPosition:
-    """A position that is not stored."""
-
-    def read(self) -> str | None:
-        return None
-
-    def write(self, cursor: str | None) -> None:
-        del cursor
-
-
 def follow_options(command: Command) -> Command:
     """Add `--state`."""
     return click.option(
@@ -300,14 +282,14 @@ def follow_options(command: Command) -> Command:
 @contextmanager
 def followed(
     flags: Mapping[str, Any], state: Path | None, about: Mapping[str, str | None]
-) -> Generator[tuple[Registry, Position]]:
+) -> Generator[tuple[Registry, Checkpoint]]:
     """The client and the position of a command that follows `about`, until Ctrl-C or SIGTERM."""
     from muniment.client import Checkpoint
 
     stop = output.StopRequest()
     with failures(), stop.listening():
         place = place_of(flags)
-        position = _NoPosition() if state is None else Checkpoint(state, url=place.profile.url, **about)
+        position = Checkpoint(state, url=place.profile.url, **about)
         try:
             # Showing a page and storing its position takes microseconds; a signal ends only the wait for the next page.
             with stop.waiting(), connected(place) as registry:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+from msgspec import Meta
 
 from muniment.client.answers import Page, cursor_of, decode
 from muniment.client.failures import Forged, Unreachable
@@ -14,6 +16,7 @@ from muniment.protocol.errors import CursorTooOld, Limited, Refusal, RequestTime
 from muniment.protocol.wire import Record
 
 if TYPE_CHECKING:
+    from muniment.client.failures import Reply
     from muniment.client.flows.session import Session
 
 T = TypeVar("T")
@@ -21,15 +24,18 @@ T = TypeVar("T")
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 60.0
 _EMPTY_PAUSE_S: Final = 0.1
-_PASSING: Final = (Unreachable, Unavailable, Limited, RequestTimeout)
+PASSING: Final = (Unreachable, Unavailable, Limited, RequestTimeout)
 # Filters that a listing and the feed share, and under which no record leaves a listing.
 _SHARED: Final = frozenset({"signer", "functionCid", "user", "settler", "configSig"})
 
 
-class Event(Record, frozen=True):
+class Event(Record, frozen=True, kw_only=True):
     """A CloudEvent of the change feed: a hint which record to read. It is not proved."""
 
-    id: str
+    specversion: str = "1.0"
+    # The cursor of the events after it.
+    id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,64}\Z")]
+    source: str = ""
     type: str
     subject: str
     time: str
@@ -72,7 +78,7 @@ class Follower(Generic[T]):
                 if not is_moved:
                     yield from self._wait()
                 pause_s = _PAUSE_S
-            except _PASSING:
+            except PASSING:
                 yield Sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
@@ -97,7 +103,7 @@ class Follower(Generic[T]):
         except CursorTooOld:
             self._feed_cursor = None  # the listing is read again, after a new begin
         else:
-            self._feed_cursor = page.cursor or self._feed_cursor
+            self._feed_cursor = page.cursor
             if not page:
                 yield Sleep(_feed_pause_s(self.session, self.poll_s))
 
@@ -112,23 +118,25 @@ def event_follower(session: Session, after: str | None, filters: Mapping[str, ob
 
     def read(cursor: str | None) -> Flow[Page[Event]]:
         begun = cursor or (yield from begin_events(session))
-        page = yield from event_page(session, begun, filters)
-        return Page(page, page.cursor or begun)
+        return (yield from event_page(session, begun, filters))
 
     return Follower(session, read, after, poll_s=_feed_pause_s(session, 1.0))
 
 
 def begin_events(session: Session) -> Flow[str]:
     """The current cursor of the change feed."""
-    reply = yield from session.answered(Send("GET", "/events", headers=JSON))
-    cursor = cursor_of(reply)
-    if cursor is None:
-        raise Forged("the change feed returned no Link with a cursor")
-    return cursor
+    return _feed_cursor_of((yield from session.answered(Send("GET", "/events", headers=JSON))))
 
 
 def event_page(session: Session, cursor: str, filters: Mapping[str, object]) -> Flow[Page[Event]]:
     """The events after a cursor; waits for one. Raises `CursorTooOld`: list the records that you follow again."""
     asked = target("/events", cursor=cursor, wait=session.wait_s, **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    return Page(decode(reply, list[Event]), cursor_of(reply))
+    return Page(decode(reply, list[Event]), _feed_cursor_of(reply))
+
+
+def _feed_cursor_of(reply: Reply) -> str:
+    cursor = cursor_of(reply)
+    if cursor is None:
+        raise Forged("the change feed returned no Link with a cursor")
+    return cursor
