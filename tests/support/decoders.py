@@ -418,17 +418,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "a log-in in words",
         _text(read_sign_in),
-        (
-            "evm.read_sign_in split",
-            "evm._SCHEME compile",
-            "evm._USER compile",
-            "evm._HOST_AND_PORT compile",
-            "evm._PATH compile",
-            "evm._QUERY compile",
-            "evm._STATEMENT compile",
-            "evm._TIME compile",
-            "evm._matches compile",
-        ),
+        ("evm._TEXT compile", "evm._milliseconds fromisoformat"),
         frames=(
             *PLAIN,
             (b"", _SIGN_IN),
