@@ -49,8 +49,8 @@ QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd
 TEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((2 * (cores < 8 ? cores : 8))))
 
 npm: $(VENV)/dev
-	@for folder in tests/node tests/console/vendored tests/console/browser; do \
-	  $(VENV)/bin/python tests/node/install.py $$folder || exit 1; done
+	@for folder in tests/e2e tests/e2e/vendored tests/e2e/axe; do \
+	  $(VENV)/bin/python tests/e2e/install.py $$folder || exit 1; done
 
 # What decides whether a change is right: no verdict depends on how fast the machine is.
 test: npm $(TOOLS)/done
@@ -63,7 +63,7 @@ test-long: npm
 
 # The pictures of the console in the docs, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev
-	@PYTHONPATH=tests/support $(VENV)/bin/python tests/console/pictures.py docs/use/pictures
+	@PYTHONPATH=tests/support $(VENV)/bin/python tests/e2e/pictures.py docs/use/pictures
 
 # The rooms, without the service: half a minute.
 unit: $(VENV)/dev
@@ -72,18 +72,18 @@ unit: $(VENV)/dev
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
 # clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
 soak: $(VENV)/dev
-	$(VENV)/bin/pytest -s -p no:xdist tests/soak
+	$(VENV)/bin/pytest -s -p no:xdist tests/soak/test_kills.py tests/soak/test_attacks.py
 
 # A hundred thousand broken requests to the server and, where nginx is installed, as many through it in two forms;
 # FUZZ_REQUESTS says how many, FUZZ_SEED which.
 fuzz: $(VENV)/dev
-	$(VENV)/bin/pytest -s -p no:xdist tests/fuzz
+	$(VENV)/bin/pytest -s -p no:xdist tests/soak/test_broken_requests.py
 
 # The files in deploy/, each with the program that reads it, and pins at an IPFS node (245 MB of npm packages). A program
 # that is no Python package (kubectl, systemd-nspawn, buildah, actionlint) is used where it is installed; `-rs` names the
 # tests that lack one. As root it also builds the image and boots a Debian, which need the Internet.
 deploy-test: $(VENV)/dev $(TOOLS)/done
-	@$(VENV)/bin/python tests/node/install.py tests/deploy/ipfs
+	@$(VENV)/bin/python tests/e2e/install.py tests/deploy/ipfs
 	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
 
 # A PostgreSQL cluster under Patroni loses its primary HA_ROUNDS times (20) under load. Patroni, etcd and PostgreSQL must
@@ -136,4 +136,4 @@ bench-check: $(VENV)/dev
 	@$(VENV)/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv $(VENV) $(TOOLS) dist tests/node/node_modules tests/console/*/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) $(TOOLS) dist tests/e2e/node_modules tests/e2e/*/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis

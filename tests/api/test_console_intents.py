@@ -26,7 +26,6 @@ from operation_data import (
 from operator_client import DEADLINE, IntentDraft, OperationsDraft, OperatorClient, operator_key
 from page_site import Outline
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 SHORT = f"{RECIPIENT[:6]}…{RECIPIENT[-4:]}"
 
 

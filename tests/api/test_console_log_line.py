@@ -17,12 +17,8 @@ from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.running.settings import Settings
 from page_site import Outline
 
-ENGINES = ["sqlite", "postgres"]
 PAGES = ["/console", "/console/service"]
-pytestmark = [
-    pytest.mark.parametrize("database_url", ENGINES, indirect=True),
-    pytest.mark.parametrize("path", PAGES),
-]
+pytestmark = pytest.mark.parametrize("path", PAGES)
 
 
 @pytest.fixture

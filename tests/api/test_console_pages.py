@@ -18,8 +18,6 @@ from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 from page_site import BROWSER, Outline
 
-ENGINES = ["sqlite", "postgres"]
-pytestmark = pytest.mark.parametrize("database_url", ENGINES, indirect=True)
 HIDDEN = "U+202E"
 
 

@@ -19,7 +19,7 @@ NODE_TESTS = [
     pytest.mark.node,
     pytest.mark.skipif(_NODE is None, reason="Node.js is not installed"),
     pytest.mark.skipif(
-        not (HERE / "node_modules").is_dir(), reason="node_modules is not there: run tests/node/install.py"
+        not (HERE / "node_modules").is_dir(), reason="node_modules is not there: run tests/e2e/install.py"
     ),
 ]
 

@@ -26,7 +26,7 @@ console.log(JSON.stringify(differing.map(([, text]) => text.slice(0, 200))));
 
 def test_what_is_sent_differs_from_what_is_written_by_comments_alone() -> None:
     if not NODE or not (HERE / "vendored" / "node_modules" / "esbuild").exists():
-        pytest.skip("esbuild is not there: run tests/node/install.py tests/console/vendored")
+        pytest.skip("esbuild is not there: run tests/e2e/install.py tests/e2e/vendored")
     written = [("js", each.read_bytes()) for each in sorted(ASSETS.rglob("*.js")) if each.name != "crypto.js"]
     written += [("css", (ASSETS / "console.css").read_bytes()), ("css", style_sheet())]
     pairs = [[kind, text.decode(), without_comments(text).decode()] for kind, text in written]

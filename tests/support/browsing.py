@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
 
-HERE = Path(__file__).parents[1] / "console"
-_AXE = HERE / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+_AXE = Path(__file__).parents[1] / "e2e" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 _NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
 _VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>

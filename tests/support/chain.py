@@ -1,4 +1,4 @@
-"""A local chain: anvil on a free port, with the contracts of tests/contracts."""
+"""A local chain: anvil on a free port, with the contracts of tests/vectors/contracts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from ports import free_port
 
-ANVIL = Path(__file__).parents[1] / "node/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
-CONTRACTS = Path(__file__).parents[1] / "contracts"
+ANVIL = Path(__file__).parents[1] / "e2e/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
+CONTRACTS = Path(__file__).parents[1] / "vectors" / "contracts"
 MULTICALL3 = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
 # These end a hang of anvil, however busy the machine is.
 SECONDS_MAX = 60
@@ -29,7 +29,7 @@ CHAIN_TESTS = [
     pytest.mark.node,
     pytest.mark.skipif(
         not ANVIL.exists(),
-        reason=f"anvil is not there for {platform.system()} {platform.machine()}: run tests/node/install.py",
+        reason=f"anvil is not there for {platform.system()} {platform.machine()}: run tests/e2e/install.py",
     ),
 ]
 

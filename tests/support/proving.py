@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parents[1] / "console"
+HERE = Path(__file__).parents[1] / "e2e"
 ASSETS = HERE.parents[1] / "src" / "muniment" / "service" / "console" / "assets"
 NODE = shutil.which("node")
 _SECONDS_MAX = 60
@@ -23,7 +23,7 @@ class Failed(str):
 def prove(*asked: tuple[Any, ...]) -> list[Any]:
     """The answers to calls of proofs, each `(function, *arguments)`; an error is a `Failed`."""
     done = subprocess.run(
-        [NODE or "node", str(HERE / "prove.mjs")],
+        [NODE or "node", str(HERE / "proofs" / "prove.mjs")],
         input=json.dumps(asked), capture_output=True, text=True, timeout=_SECONDS_MAX, check=False,
     )  # fmt: skip
     assert not done.returncode, done.stderr

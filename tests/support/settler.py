@@ -1,4 +1,4 @@
-"""Calls to the settlement contracts of tests/contracts, and a contract that emits any event with four topics."""
+"""Calls to the settlement contracts of tests/vectors/contracts, and a contract that emits any four topics."""
 
 from __future__ import annotations
 

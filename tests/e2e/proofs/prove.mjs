@@ -2,7 +2,7 @@
 // goes out, each {is: value} or {error: message}. Bytes are hex texts.
 import { readFileSync } from "node:fs";
 
-const proofs = new URL("../../src/muniment/service/console/assets/proofs/", import.meta.url);
+const proofs = new URL("../../../src/muniment/service/console/assets/proofs/", import.meta.url);
 const load = (name) => import(new URL(name, proofs).href);
 const [bytes, typed, cid, content, car, log, signIn] = await Promise.all(
   ["bytes.js", "typed-data.js", "cid.js", "content.js", "car.js", "log.js", "sign-in.js"].map(load),

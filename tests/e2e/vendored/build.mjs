@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 
 const version = (name) => JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url))).version;
 const banner = `// @noble/hashes ${version("@noble/hashes")} and @noble/secp256k1 ${version("@noble/secp256k1")}, MIT License,
-// Copyright (c) 2022 Paul Miller (https://paulmillr.com). Made by tests/console/vendored/build.mjs; not edited by hand.`;
+// Copyright (c) 2022 Paul Miller (https://paulmillr.com). Made by tests/e2e/vendored/build.mjs; not edited by hand.`;
 
 await build({
   entryPoints: [new URL("entry.js", import.meta.url).pathname],

@@ -10,7 +10,7 @@ from muniment.chains.catalogue import CATALOGUE, MULTICALL3, NATIVE, Chain, load
 from muniment.chains.reading import _READER
 from muniment.protocol.evm.address import Address
 
-CONTRACTS = Path(__file__).parents[2] / "contracts"
+CONTRACTS = Path(__file__).parents[2] / "vectors" / "contracts"
 FEED = "0x71041dddad3595F9CEd3DcCFBe3D1F4b0a16Bb70"
 OLD, NEW = "0x" + "5e" * 20, "0x" + "5f" * 20
 KEY = "https://rpc.example/v2/s3cr3t"
