@@ -65,7 +65,8 @@ def ask(
         if is_late and (sock := connection.sock) is not None:
             with suppress(OSError):  # the connection has just ended
                 sock.shutdown(socket.SHUT_RDWR)
-    if is_late:  # the thread may have an error of the shutdown by now
+    # A late thread may have an error of the shutdown by now, and the socket of a silent server may end the wait first.
+    if is_late or isinstance(outcome[0], TimeoutError):
         raise TimeoutError(f"there is no complete answer within {seconds_max:g} s")
     if isinstance(outcome[0], Exception):
         raise outcome[0]
