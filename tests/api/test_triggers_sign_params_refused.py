@@ -67,13 +67,14 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize(("given", "pointer"), INPUTS.values(), ids=INPUTS)
 async def test_an_input_that_does_not_fit_the_manifest_is_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], given: Any, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
     cid = await deploy(client, Bundle(inputs={"x": "uint8"}))
-    code = "invalid-typed-data" if isinstance(given, dict) else "invalid-body"
-    await check_refused(client, nothing_stored, params(cid, input=given), code, pointer)
+    for row, (given, pointer) in INPUTS.items():
+        code = "invalid-typed-data" if isinstance(given, dict) else "invalid-body"
+        with subtests.test(row):
+            await check_refused(client, nothing_stored, params(cid, input=given), code, pointer)
 
 
 ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -149,11 +150,13 @@ CONFIGS: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("config", "code", "pointer"), CONFIGS.values(), ids=CONFIGS)
 async def test_a_bad_config_is_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], config: Any, code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
-    await check_refused(client, nothing_stored, params(await deploy(client), config=config), code, pointer)
+    cid = await deploy(client)
+    for row, (config, code, pointer) in CONFIGS.items():
+        with subtests.test(row):
+            await check_refused(client, nothing_stored, params(cid, config=config), code, pointer)
 
 
 async def test_an_end_in_seconds_is_hinted_at(client: httpx2.AsyncClient) -> None:
@@ -182,11 +185,13 @@ MEMBERS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "code", "pointer"), MEMBERS.values(), ids=MEMBERS)
 async def test_a_bad_limit_is_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
-    await check_refused(client, nothing_stored, params(await deploy(client), **changes), code, pointer)
+    cid = await deploy(client)
+    for row, (changes, code, pointer) in MEMBERS.items():
+        with subtests.test(row):
+            await check_refused(client, nothing_stored, params(cid, **changes), code, pointer)
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/triggers"])

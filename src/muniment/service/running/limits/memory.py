@@ -12,6 +12,7 @@ import struct
 from contextlib import suppress
 from hashlib import blake2b
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import structlog
@@ -53,7 +54,9 @@ class Memory:
         """Use `file`, or memory of this process alone; `is_new`: its tables are empty."""
         self._file, self._key, self._is_new = file, key, is_new
         self._tables: dict[Name, Table] = {
-            name: memoryview(bytearray(_TABLE_BYTES)).cast("q") if file is None else Cells(file, _start_of(name))
+            name: memoryview(mmap(-1, _TABLE_BYTES, MAP_ANONYMOUS | MAP_PRIVATE)).cast("q")
+            if file is None
+            else Cells(file, _start_of(name))
             for name in NAMES
         }
 
