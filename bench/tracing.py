@@ -26,8 +26,7 @@ from muniment.protocol.ipfs.cid import Cid
 from muniment.service.app import Application, build_context
 from muniment.service.app.traced import traced
 from muniment.service.resources.functions.store import NewFunction, insert
-from muniment.service.running.tracing.export import Exporter
-from muniment.service.running.tracing.tracer import Tracer
+from muniment.service.running.tracing.tracer import Exporter, Tracer
 from muniment.service.server.connection import Connection as ServerConnection
 from muniment.service.server.run import settle_memory
 from muniment.service.server.shared import Answering, Shared

@@ -16,8 +16,8 @@ from muniment.protocol.errors import RateLimited
 from muniment.service.app import Application
 from muniment.service.context import Context
 from muniment.service.http.request import NO_BODY, Request
+from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.limits.limiter import Limiter
-from muniment.service.running.limits.memory import Memory
 from muniment.service.running.settings import Settings
 
 pytestmark = pytest.mark.one_engine

@@ -11,8 +11,8 @@ import httpx2
 
 from builders import TriggerDraft, Wallet, deploy
 from muniment.service.app import Application
-from muniment.service.running.limits import fair_queue as turns
-from muniment.service.running.limits.held import HeldBodies
+from muniment.service.running.limits import overload as turns
+from muniment.service.running.limits.overload import HeldBodies
 
 OWNER = Wallet(43)
 PIECE_BYTES = 256

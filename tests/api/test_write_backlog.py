@@ -12,7 +12,7 @@ from applications import another_process, client_of
 from builders import TriggerDraft, Wallet, deploy, register
 from muniment.service.app import Application
 from muniment.service.context import Context
-from muniment.service.running.limits import fair_queue as turns
+from muniment.service.running.limits import overload as turns
 from muniment.service.storage.database import DatabaseLimits
 
 OWNER = Wallet(43)

@@ -15,7 +15,7 @@ from muniment.service.context import Context
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.store import Epoch
 from muniment.service.resources.log.witnessing.witness_client import Outcome
-from muniment.service.running.metrics.text import render
+from muniment.service.running.metrics.values import render
 from scraped import Scraped
 from witness_site import Reply, WitnessSite
 

@@ -22,7 +22,7 @@ from muniment.cli.main import main
 from muniment.operate.doctor.examination import CHECKS, Check, examine
 from muniment.operate.doctor.findings import Examined, Finding
 from muniment.service.auth.secrets import RingFile
-from muniment.service.running.limits.memory import Memory
+from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.settings import Settings
 
 

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from muniment.service.http.admission import Admission, ClientAddresses
+from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.limits.limiter import Limiter
-from muniment.service.running.limits.memory import Memory
 from muniment.service.running.limits.overload import Overload
 from muniment.service.running.limits.policies import NAMES
 from muniment.service.running.settings import Settings

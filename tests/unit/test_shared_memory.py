@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muniment.service.running.limits.memory import Memory
+from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.shared_memory import BYTE, Cells, SharedFile
 from muniment.service.storage.last_commit import LastCommit
 

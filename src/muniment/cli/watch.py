@@ -103,7 +103,7 @@ async def _follow(context: Context, options: _Options, start: Start | None) -> i
 
     from muniment.operate.watch.watcher import Watcher
     from muniment.service.app import Timekeeper
-    from muniment.service.running.metrics.process import show_gauges
+    from muniment.service.running.metrics.recorder import show_gauges
 
     watcher = Watcher(
         context=context,

@@ -252,8 +252,7 @@ async def _deliver(settings: Settings) -> None:
 
     from muniment.service.app import Timekeeper, build_context
     from muniment.service.resources.webhooks.deliverer import Deliverer
-    from muniment.service.running.metrics.process import show_gauges
-    from muniment.service.running.metrics.recorder import open_metrics
+    from muniment.service.running.metrics.recorder import open_metrics, show_gauges
 
     context = build_context(settings, metrics=open_metrics(settings.data_dir, role="webhooks"))
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
+from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.limits.limiter import Limiter
-from muniment.service.running.limits.memory import Memory
 from muniment.service.running.limits.policies import parse_policies
 
 SECOND_NS = 1_000_000_000

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from limited import SECOND_NS, Clock, make_limiter
 
-from muniment.service.running.limits.buckets import Bucket, Rate
-from muniment.service.running.limits.memory import Memory
+from muniment.service.running.limits.buckets import Bucket, Memory, Rate
 from muniment.service.running.limits.policies import Policy, parse_policy
 
 STEPS = st.lists(st.tuples(st.integers(0, 12 * SECOND_NS), st.integers(1, 150)), min_size=1, max_size=60)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from muniment.protocol.errors import Overloaded
-from muniment.service.running.limits.fair_queue import FairQueue
+from muniment.service.running.limits.overload import FairQueue
 
 
 async def test_so_many_begin_in_a_turn_and_others_are_answered_in_between() -> None:

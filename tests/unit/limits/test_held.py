@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muniment.protocol.errors import Overloaded
-from muniment.service.running.limits.held import HeldBodies
+from muniment.service.running.limits.overload import HeldBodies
 
 
 def test_a_client_holds_its_part_and_all_hold_what_there_is() -> None:

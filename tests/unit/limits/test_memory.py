@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from limited import SECOND_NS, UPTIME_NS, Clock, make_limiter
 
-from muniment.service.running.limits.memory import ROW, Memory, open_memory
+from muniment.service.running.limits.buckets import ROW, Memory, open_memory
 
 CHARGE = """import sys; from pathlib import Path; from limited import *
 limiter = make_limiter(Clock(), Memory.at(Path(sys.argv[1])))

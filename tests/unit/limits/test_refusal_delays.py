@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.service.running.limits.delayed_refusals import DelayedRefusals, delay_seconds
+from muniment.service.running.limits.overload import DelayedRefusals, delay_seconds
 
 
 @pytest.mark.parametrize(

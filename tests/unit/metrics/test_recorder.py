@@ -6,7 +6,7 @@ import pytest
 
 from muniment.service.running.metrics.families import FAMILIES, PREFIX, SECONDS
 from muniment.service.running.metrics.recorder import Metrics
-from muniment.service.running.metrics.text import render
+from muniment.service.running.metrics.values import render
 from scraped import Scraped
 
 

@@ -11,9 +11,7 @@ import pytest
 
 from muniment.service.running.metrics.families import LAYOUT
 from muniment.service.running.metrics.recorder import Metrics, open_metrics
-from muniment.service.running.metrics.shared_file import SERIES_MAX
-from muniment.service.running.metrics.text import render
-from muniment.service.running.metrics.values import Values
+from muniment.service.running.metrics.values import SERIES_MAX, Values, render
 from scraped import Scraped
 
 COUNT = """import sys, time; from pathlib import Path
@@ -149,7 +147,7 @@ def test_a_new_series_of_a_process_that_lost_its_file_is_counted(tmp_path: Path)
 
 def test_no_sum_goes_back_when_a_process_is_killed(tmp_path: Path) -> None:
     script = COUNT.replace(
-        "metrics.refresh()", "from muniment.service.running.metrics.text import render; render(metrics.values)"
+        "metrics.refresh()", "from muniment.service.running.metrics.values import render; render(metrics.values)"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path), "10"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.service.running.tracing.opening import traces_url
+from muniment.service.running.tracing import traces_url
 from muniment.service.running.tracing.tracer import shown_url
 
 

@@ -22,8 +22,8 @@ from muniment.protocol.wire import iso_time
 from muniment.service.app import DISK_BYTES_MIN, directories_of
 from muniment.service.auth.secrets import RING_FILE, parse_secrets
 from muniment.service.blocks import block_directory
+from muniment.service.running.limits.buckets import MEMORY_FILE, find_proxy
 from muniment.service.running.limits.disk import UPLOAD_RESERVES, room_at
-from muniment.service.running.limits.memory import MEMORY_FILE, find_proxy
 from muniment.service.running.settings import MIB, SettingError
 from muniment.service.storage import sqlite_file
 

@@ -44,7 +44,7 @@ from muniment.service.resources.webhooks.deliverer import Deliverer
 from muniment.service.resources.webhooks.managing import are_on, remove_unconfirmed
 from muniment.service.running.limits.overload import TICK_SECONDS, Overload
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES
-from muniment.service.running.metrics.process import show_gauges
+from muniment.service.running.metrics.recorder import show_gauges
 from muniment.service.storage.sql import SWEPT_PER_BATCH
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from muniment.service.http.operation import Answer, operation
 from muniment.service.http.reply import NO_STORE, Ready
 from muniment.service.http.request import Request
 from muniment.service.running.limits.costs import HEALTH, READ, Shed
-from muniment.service.running.metrics.text import MEDIA_TYPE, render
+from muniment.service.running.metrics.values import MEDIA_TYPE, render
 from muniment.service.storage import sqlite_file
 
 if TYPE_CHECKING:

@@ -22,12 +22,11 @@ from muniment.service.http.admission import ClientAddresses
 from muniment.service.resources.functions.store import find_inputs
 from muniment.service.resources.log.witnessing.policies import read_policy
 from muniment.service.running.clock import STEADY_MS, Clock
+from muniment.service.running.limits.buckets import MEMORY_FILE, Memory, open_memory
 from muniment.service.running.limits.disk import DiskReserve
 from muniment.service.running.limits.limiter import Limiter
-from muniment.service.running.limits.memory import MEMORY_FILE, Memory, open_memory
-from muniment.service.running.metrics.database import DatabaseMetrics
-from muniment.service.running.metrics.recorder import Metrics
-from muniment.service.running.tracing.opening import open_tracer
+from muniment.service.running.metrics.recorder import DatabaseMetrics, Metrics
+from muniment.service.running.tracing import open_tracer
 from muniment.service.storage import open_database, open_replicated, sqlite_file
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.service.storage.epoch import Epochs

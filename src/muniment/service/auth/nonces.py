@@ -18,7 +18,7 @@ from muniment.protocol.errors import TooManyLogins
 from muniment.protocol.evm.signature import Signature, personal_digest, recover
 from muniment.service.auth.secrets import Ring, ring_of
 from muniment.service.auth.slots import SLOTS, SLOTS_FILE, LastSlots
-from muniment.service.running.limits.headers import refusal_facts
+from muniment.service.running.limits.policies import refusal_facts
 from muniment.service.storage.sql import SWEPT_PER_BATCH, number_text
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import Overloaded
 from muniment.service.running.limits.costs import HEAD_BYTES_FREE, HEAD_BYTES_PER_UNIT, LONG_READ_NS_FREE, READ, UNIT_NS
-from muniment.service.running.limits.fair_queue import FairQueue
-from muniment.service.running.limits.held import HeldBodies
+from muniment.service.running.limits.overload import FairQueue, HeldBodies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

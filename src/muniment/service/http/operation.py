@@ -42,7 +42,7 @@ from muniment.service.http.query import QueryReader
 from muniment.service.http.reply import NO_CONTENT, Ready, Reply, Streamed
 from muniment.service.http.request import ClientGone, Request
 from muniment.service.running.limits.costs import Cost, Shed
-from muniment.service.running.limits.fair_queue import BYTES_PER_WEIGHT
+from muniment.service.running.limits.overload import BYTES_PER_WEIGHT
 
 Handler = Callable[..., Awaitable[Any]]
 Source = Callable[[Request], Any]
@@ -97,7 +97,7 @@ class Operation:
     owes_more: bool
     # Whether the last parameter of its path takes all remaining segments, with their slashes.
     takes_rest: bool
-    # Whether it is long work that waits in the `muniment.service.running.limits.fair_queue`.
+    # Whether it is long work that waits in the `muniment.service.running.limits.overload`.
     takes_turns: bool
 
     async def answer(self, request: Request) -> Reply:

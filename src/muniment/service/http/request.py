@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.service.running.limits.buckets import Key
-    from muniment.service.running.limits.fair_queue import FairQueue
-    from muniment.service.running.limits.held import HeldBodies
     from muniment.service.running.limits.limiter import Client
-    from muniment.service.running.limits.overload import Overload
+    from muniment.service.running.limits.overload import FairQueue, HeldBodies, Overload
 
 # The longest honest target has a list of 100 trigger signatures in its query: 13.3 KB.
 TARGET_BYTES_MAX: Final = 32 * 1024

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muniment.service.running.limits.delayed_refusals import DelayedRefusals, delay_seconds
-from muniment.service.running.limits.sites import has_most
+from muniment.service.running.limits.overload import DelayedRefusals, delay_seconds, has_most
 from muniment.service.server.unread import UnreadAnswers
 
 if TYPE_CHECKING:

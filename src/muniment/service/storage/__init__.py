@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.protocol.errors import DatabaseUnavailable
-    from muniment.service.running.metrics.database import DatabaseMetrics
+    from muniment.service.running.metrics.recorder import DatabaseMetrics
     from muniment.service.storage.database import Database
     from muniment.service.storage.registry_copy import Source, Target
     from muniment.service.storage.replication.replicated import ReplicatedDatabase

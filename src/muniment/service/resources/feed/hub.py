@@ -19,7 +19,7 @@ from muniment.service.resources.feed.events import Position, encode_event
 from muniment.service.resources.feed.filters import EVERYTHING
 from muniment.service.resources.feed.reading import floor, read_slice, source_of
 from muniment.service.resources.feed.waiting import FairLock, Waiter, Waiters, client_names
-from muniment.service.running.limits.sites import has_most
+from muniment.service.running.limits.overload import has_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

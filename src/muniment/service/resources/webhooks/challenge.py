@@ -18,7 +18,7 @@ from muniment.service.resources.webhooks import managing, store
 from muniment.service.resources.webhooks.sending import Sent, send, signers_of
 from muniment.service.resources.webhooks.store import Attempt
 from muniment.service.resources.webhooks.types import RETIRED, ChallengeResult, WebhookId
-from muniment.service.running.limits.sites import has_most
+from muniment.service.running.limits.overload import has_most
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -31,7 +31,7 @@ from muniment.service.resources.webhooks.types import (
     WebhookId,
     WebhookUrl,
 )
-from muniment.service.running.limits.sites import has_most
+from muniment.service.running.limits.overload import has_most
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

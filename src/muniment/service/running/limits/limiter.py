@@ -14,7 +14,7 @@ from muniment.service.running.limits.policies import STORED_BYTES_PER_UNIT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from muniment.service.running.limits.memory import Memory
+    from muniment.service.running.limits.buckets import Memory
     from muniment.service.running.limits.policies import Name, Policy
 
 # Multiples of a policy's quota. One subscriber gets an IPv6 /64, but a /48 holds 65,536 of them, so it is counted too.

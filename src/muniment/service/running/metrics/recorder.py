@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from bisect import bisect_left
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import structlog
@@ -13,7 +17,6 @@ from muniment.service.running.metrics.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # The methods of operations; all others share one label.
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -215,3 +218,103 @@ def open_metrics(directory: Path, *, role: str = "serve") -> Metrics:
     except OSError as error:
         _log.warning("metrics are counted by each process for itself", reason=str(error))
         return Metrics(Values.of_process(), role=role)
+
+
+# Seconds between two updates. The process that answers GET /metrics updates its own gauges first.
+_LOOK_SECONDS: Final = 1.0
+# Counting thousands of open descriptors takes milliseconds.
+_PROCESS_LOOKS: Final = 15
+_OWN: Final = Path("/proc/self")
+
+
+async def show_gauges(metrics: Metrics) -> None:
+    """Show the gauges of this process until it is cancelled."""
+    own = _Process(metrics)
+    looks = 0
+    while True:
+        metrics.refresh()
+        if looks % _PROCESS_LOOKS == 0:
+            own.look()
+        looks += 1
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+class _Process:
+    """CPU time, memory and descriptors of this process; the last two where the system has `/proc`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._cpu = metrics.gauge("process_cpu_seconds_total", worker=metrics.worker)
+        self._memory = metrics.gauge("process_resident_memory_bytes", worker=metrics.worker)
+        self._descriptors = metrics.gauge("process_open_fds", worker=metrics.worker)
+        metrics.gauge("process_start_time_seconds", worker=metrics.worker).set(_started_s())
+
+    def look(self) -> None:
+        self._cpu.set(time.process_time())
+        with suppress(OSError):  # the system has no /proc
+            pages = int((_OWN / "statm").read_text().split()[1])  # proc(5): the second number is the resident set
+            self._memory.set(pages * os.sysconf("SC_PAGE_SIZE"))
+            self._descriptors.set(sum(1 for _ in (_OWN / "fd").iterdir()))
+
+
+def _started_s() -> float:
+    """The start of this process, in seconds since 1970; where the system has no /proc, the start of its metrics."""
+    with suppress(OSError, StopIteration):
+        ticks = int((_OWN / "stat").read_text().rpartition(")")[2].split()[19])  # proc(5): since the machine started
+        lines = Path("/proc/stat").read_text().splitlines()
+        booted_s = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+        return booted_s + ticks / os.sysconf("SC_CLK_TCK")
+    return time.time()
+
+
+PRIMARY: Final = "primary"
+_QUERIES: Final = "database_query_duration_seconds"
+
+
+class DatabaseMetrics:
+    """The metrics of one database of a process: the primary, or a replica.
+
+    With SQLite, only the writer thread counts writes and commits.
+    """
+
+    def __init__(self, metrics: Metrics | None = None, target: str = PRIMARY) -> None:
+        """`target` is `primary`, or the place of a replica in the settings. None: the metrics are unused."""
+        metrics = metrics or Metrics.of_process()
+        self._metrics = metrics
+        self._target = target
+        # Short reads; on PostgreSQL a batch of equal reads counts once.
+        self.reads = metrics.histogram(_QUERIES, kind="read", target=target)
+        # Long reads, including their wait for a reader.
+        self.long_reads = metrics.histogram(_QUERIES, kind="long_read", target=target)
+        self._writes = metrics.histogram(_QUERIES, kind="write", target=target)
+        self.commits = metrics.histogram("commit_duration_seconds")
+        self._group_sizes = metrics.histogram("write_group_size")
+        self._errors = {
+            kind: metrics.counter("database_errors_total", kind=kind, target=target)
+            for kind in ("read", "long_read", "write")
+        }
+
+    def wrote(self, seconds: float, works: int) -> None:
+        """Count a group of `works` writes, which took `seconds` with its commit."""
+        self._writes.observe(seconds)
+        self._group_sizes.observe(works)
+
+    def fail(self, kind: str) -> None:
+        """Count failed work: `kind` is `read`, `long_read` or `write`."""
+        self._errors[kind].add()
+
+    def show_queue(self, length: Callable[[], int]) -> None:
+        """Show the number of waiting writes; 0 on a replica."""
+        if self._target == PRIMARY:
+            self._metrics.read_from(length, "writes_waiting")
+
+    def of_replica(self, place: int) -> DatabaseMetrics:
+        """The metrics of the replica at `place`, from 1, among those of the settings."""
+        return DatabaseMetrics(self._metrics, f"replica-{place}")
+
+    def show_lag(self, seconds: float | None) -> None:
+        """Show the age of this replica's data; None: unknown."""
+        gauge = self._metrics.gauge("replica_lag_seconds", replica=self._target.removeprefix("replica-"))
+        if seconds is None:
+            gauge.forget()
+        else:
+            gauge.set(seconds)

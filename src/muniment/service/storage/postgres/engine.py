@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 import asyncpg
 
 from muniment.protocol.errors import DeadlineExceeded, NotReady
-from muniment.service.running.metrics.database import DatabaseMetrics
+from muniment.service.running.metrics.recorder import DatabaseMetrics
 from muniment.service.storage.client_slots import ClientSlots
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.service.storage.migrate import require_all

@@ -16,7 +16,7 @@ from muniment.service.storage.postgres.driver_errors import DRIVER_ERRORS, for_c
 from muniment.service.storage.postgres.slot import Connector, Slot
 
 if TYPE_CHECKING:
-    from muniment.service.running.metrics.database import DatabaseMetrics
+    from muniment.service.running.metrics.recorder import DatabaseMetrics
     from muniment.service.storage.database import Parameters, Row
     from muniment.service.storage.postgres.statements import Statement, Statements
 

@@ -35,7 +35,7 @@ from muniment.service.storage.postgres.transaction import CommitLost, commit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muniment.service.running.metrics.database import DatabaseMetrics
+    from muniment.service.running.metrics.recorder import DatabaseMetrics
     from muniment.service.storage.database import Work
     from muniment.service.storage.postgres.statements import Statements
     from muniment.service.storage.postgres.steps import StepRunner

@@ -22,7 +22,7 @@ from muniment.service.storage.postgres.engine import PostgresDatabase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muniment.service.running.metrics.database import DatabaseMetrics
+    from muniment.service.running.metrics.recorder import DatabaseMetrics
     from muniment.service.storage.database import DatabaseLimits, Parameters, Row
 
 # The pause between two checks. After a write, a client reads from the primary for about this long, plus the replica's

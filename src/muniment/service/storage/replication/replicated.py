@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, LiteralString
 from zlib import crc32
 
-from muniment.service.running.metrics.database import DatabaseMetrics
+from muniment.service.running.metrics.recorder import DatabaseMetrics
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.service.storage.postgres.engine import TIMES_DIFFER_MS_MAX, PostgresDatabase
 from muniment.service.storage.postgres.subset import fetch_some

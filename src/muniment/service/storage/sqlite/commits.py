@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import DatabaseUnavailable
-from muniment.service.running.metrics.database import DatabaseMetrics
+from muniment.service.running.metrics.recorder import DatabaseMetrics
 from muniment.service.storage.sqlite.connection import CHECKPOINT_PAGES
 
 if TYPE_CHECKING:

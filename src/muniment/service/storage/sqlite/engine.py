@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 
 from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
-from muniment.service.running.metrics.database import DatabaseMetrics
+from muniment.service.running.metrics.recorder import DatabaseMetrics
 from muniment.service.storage.client_slots import ClientSlots
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.service.storage.last_commit import LastCommit

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from muniment.protocol.log.policy import POLICY_BYTES_MAX, Policy, parse_policy
-from muniment.service.running.settings.urls import is_base_url
+from muniment.service.running.settings import is_base_url
 
 if TYPE_CHECKING:
     from muniment.protocol.log.keys import VerifierKey

@@ -1,23 +1,91 @@
-"""The settings: each with a name, a working default, and one line of description."""
+"""Settings: each with a name, a working default, and one line of description.
+
+They come, the first that is given, from a command-line flag, the environment (`MUNIMENT_NAME`, or
+`MUNIMENT_NAME_FILE` for a file that holds the value), a TOML file (`--config`), the default.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
-from muniment.service.running.settings.errors import SettingError
-from muniment.service.running.settings.networks import networks_of
-from muniment.service.running.settings.tlog import tlog_fault
-from muniment.service.running.settings.urls import MASK, is_base_url, is_postgresql, without_password, without_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from muniment.service.running.limits.policies import Name as PolicyName, Policy
+
+
+class SettingError(Exception):
+    """A setting is unusable: its name and the reason, never a secret value."""
+
+
+MASK: Final = "********"
+# In a URL: after the user's name (RFC 3986 section 3.2.1; up to the last @, for one that was not escaped), or as a
+# parameter, where PostgreSQL's drivers look too.
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|(password=)[^&]*")
+
+
+def without_password(text: str) -> str:
+    """The text with its passwords masked."""
+    return _PASSWORD.sub(rf"\g<1>\g<2>{MASK}", text)
+
+
+def is_postgresql(url: str) -> bool:
+    """Whether this is the URL of a PostgreSQL."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def is_base_url(url: str) -> bool:
+    """Whether paths can be appended to this URL."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for an invalid port
+    except ValueError:
+        return False
+    is_plain = url.isascii() and url.isprintable() and " " not in url and not {"@", "?", "#"} & set(url)
+    return is_plain and parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def without_path(url: str) -> str:
+    """Scheme and host alone: paid price APIs and collectors have their keys in the path or the query."""
+    parts = urlsplit(url)
+    hidden = f"/{MASK}" if parts.path.strip("/") or parts.query else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{hidden}" if url else ""
+
+
+def networks_of(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """The networks of the setting `name`, separated by commas. Raises `SettingError`."""
+    try:
+        return tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
+    except ValueError as error:
+        raise SettingError(f"{name}: {error}") from None
+
+
+# A part of URLs and of names of keys (c2sp.org/signed-note), which have no space and no plus.
+_LOG_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:/-]{0,199}", re.ASCII)
+_LOG_KEY: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+
+
+def tlog_fault(name: str, keys: tuple[str, str], policy: str, *, is_required: bool) -> str | None:
+    """The fault of the log's settings, or None. `keys`: the current and the next one."""
+    key, next_key = keys
+    if name and not _LOG_NAME.fullmatch(name):
+        return "tlog_name has at most 200 letters, digits and . - _ ~ / : and begins with a letter or a digit"
+    if key and not _LOG_KEY.fullmatch(key):
+        return "tlog_key must be 64 hex digits"
+    if next_key and (not _LOG_KEY.fullmatch(next_key) or next_key.lower() == key.lower()):
+        return "tlog_key_next must be 64 hex digits, and others than tlog_key"
+    if is_required and not policy:
+        return "tlog_witness_required needs a tlog_policy, which names the witnesses"
+    return None
+
 
 PREFIX: Final = "MUNIMENT_"
 MIB: Final = 2**20
@@ -294,3 +362,75 @@ def _text(value: object) -> str:
 def variable(name: str) -> str:
     """The environment variable of a setting: `data_dir` is `MUNIMENT_DATA_DIR`."""
     return PREFIX + name.upper()
+
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-[0-9]{1,2})?")
+# Values of settings that were booleans in earlier releases.
+_FORMER: Final = {"log_requests": {"true": "all", "false": "none"}}
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Settings:
+    """The effective settings. Flags that are None and variables that are empty were not given.
+
+    Raises `SettingError`, also for an unknown name in the file. Unknown names in the environment are ignored:
+    orchestrators put their own variables there.
+    """
+    environ = os.environ if environ is None else environ
+    values = _from_file(config) if config else {}
+    values |= _from_environment(environ)
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    converted: dict[str, Any] = {name: _converted(name, value) for name, value in values.items()}
+    return Settings(**converted)
+
+
+def _from_file(config: Path) -> dict[str, object]:
+    try:
+        values = cast("dict[str, object]", tomllib.loads(config.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{config}: {error}") from error
+    known = {each.name for each in fields(Settings)}
+    for name in values:
+        if name not in known:
+            raise SettingError(f"{config}: there is no setting {name}")
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for each in fields(Settings):
+        name = variable(each.name)
+        if given := environ.get(name):
+            values[each.name] = given
+        elif path := environ.get(f"{name}_FILE"):
+            try:
+                values[each.name] = Path(path).read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
+            if not values[each.name]:
+                raise SettingError(f"{name}_FILE is empty")
+    return values
+
+
+def _converted(name: str, value: object) -> object:
+    kind = next(each.type for each in fields(Settings) if each.name == name)
+    value = _FORMER.get(name, {}).get(str(value).lower(), value)
+    if kind == "float":
+        if not _NUMBER.fullmatch(str(value)):
+            raise SettingError(f"{name} must be a number such as 0.01")
+        return float(str(value))
+    if kind == "bool":
+        if str(value).lower() not in {"true", "false"}:
+            raise SettingError(f"{name} must be true or false")
+        return str(value).lower() == "true"
+    if kind == "int":
+        if not _INTEGER.fullmatch(str(value)):
+            raise SettingError(f"{name} must be a whole number")
+        return int(str(value))
+    if not isinstance(value, (str, Path)):
+        raise SettingError(f"{name} must be text")
+    return Path(value).expanduser() if kind == "Path" else str(value)
