@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from muniment.service.resources.feed.filters import EVERYTHING, EventFilter
+from muniment.service.resources.feed.events import EVERYTHING, EventFilter
 from muniment.service.resources.feed.reading import newest, read_slice, remove_old
 from muniment.service.storage import open_database
 from muniment.service.storage.database import Database

@@ -24,7 +24,7 @@ from in_process import post, unlimited
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import Cid
 from muniment.service.app import Application, build_context
-from muniment.service.app.traced import traced
+from muniment.service.app.wiring import traced
 from muniment.service.resources.functions.store import NewFunction, insert
 from muniment.service.running.tracing.tracer import Exporter, Tracer
 from muniment.service.server.connection import Connection as ServerConnection

@@ -21,10 +21,9 @@ from muniment.service.context import Context
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.http.envelope import Envelope
-from muniment.service.http.operation import operation
+from muniment.service.http.operation import Router, operation
 from muniment.service.http.reply import Ready, Streamed
 from muniment.service.http.request import Limits, Request
-from muniment.service.http.routing import Router
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import bundle_file
 from muniment.service.resources.functions.gateway import EntryName

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from applications import client_of
 from muniment.protocol.errors import Unavailable
-from muniment.service.app import DISK_BYTES_MIN, Application, build_context, readiness
+from muniment.service.app import DISK_BYTES_MIN, Application, build_context, operations
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 
@@ -158,13 +158,13 @@ async def test_those_who_ask_at_once_share_their_checks_and_the_log_has_one_line
         checks.append(None)
         raise Unavailable("nothing works")
 
-    shared = readiness.Readiness(checks=(fail,))
+    shared = operations.Readiness(checks=(fail,))
     with capture_logs() as lines:
         asked = await asyncio.gather(*(shared.check(context) for _ in range(100)), return_exceptions=True)
         assert len(checks) == 1
-        for _ in range(4 * readiness.CHECKS_PER_SECOND_MAX):
+        for _ in range(4 * operations.CHECKS_PER_SECOND_MAX):
             with pytest.raises(Unavailable):
                 await shared.check(context)
     assert [str(each) for each in asked] == ["nothing works"] * 100
-    assert len(checks) <= 2 * readiness.CHECKS_PER_SECOND_MAX
+    assert len(checks) <= 2 * operations.CHECKS_PER_SECOND_MAX
     assert [line["event"] for line in lines] == ["not ready"]

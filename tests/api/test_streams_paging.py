@@ -12,10 +12,9 @@ import pytest
 
 from muniment.service.context import Context
 from muniment.service.resources.feed import hub as hub_module, reading
-from muniment.service.resources.feed.events import Position
-from muniment.service.resources.feed.filters import EVERYTHING, EventFilter
+from muniment.service.resources.feed.events import EVERYTHING, EventFilter, Position
 from muniment.service.resources.feed.hub import Hub
-from muniment.service.resources.feed.streams import Follower
+from muniment.service.resources.feed.routes import Follower
 from muniment.service.storage.database import Transaction
 
 pytestmark = pytest.mark.spoils_events("events are filled in by SQL")

@@ -17,7 +17,7 @@ from muniment.protocol.log.growth import Edge
 from muniment.protocol.log.keys import keys_of_log
 from muniment.protocol.log.notes import sign_note
 from muniment.service.app.application import Application
-from muniment.service.app.readiness import note_log
+from muniment.service.app.operations import note_log
 from muniment.service.context import Context
 from muniment.service.resources.log.sequencing import store
 from muniment.service.resources.log.sequencing.integrator import Integrator

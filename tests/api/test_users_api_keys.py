@@ -12,7 +12,7 @@ import pytest
 from builders import Bundle, Wallet, api_key_of, log_in
 from conftest import Clock
 from muniment.protocol.evm.address import Address
-from muniment.service.auth.api_keys import api_key
+from muniment.service.auth.caller import api_key
 from muniment.service.auth.secrets import RingFile, ring_of
 from muniment.service.context import Context
 

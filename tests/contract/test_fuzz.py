@@ -22,7 +22,7 @@ from builders import TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from conformance import check_answer, document
 from conftest import Clock
 from muniment.service.app import Application, build_context
-from muniment.service.http.routing import METHODS
+from muniment.service.http.operation import METHODS
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, operator_key

@@ -27,7 +27,7 @@ _OWNERS: Final = {
     "functions": ["service/resources/functions"],
     "function_creators": ["service/resources/functions"],
     "pins": ["service/pins"],
-    "users": ["service/resources/users", "service/auth/api_keys.py"],
+    "users": ["service/resources/users", "service/auth/caller.py"],
     "used_nonces": ["service/auth"],
     "forgotten_nonces": ["service/auth"],
     "operators": ["service/auth"],

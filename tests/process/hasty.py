@@ -9,8 +9,8 @@ from muniment.__main__ import main
 from muniment.service.app import application
 from muniment.service.resources.feed.hub import Hub
 from muniment.service.server import run
+from muniment.service.server.sending import UnreadAnswers
 from muniment.service.server.shared import Shared
-from muniment.service.server.unread import UnreadAnswers
 
 application.Hub = functools.partial(Hub, heartbeat_seconds=float(os.environ["BEAT_SECONDS"]))
 run.Shared = functools.partial(Shared, unread=UnreadAnswers(stream_seconds_max=float(os.environ["READ_SECONDS"])))

@@ -23,8 +23,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.rules import check_log
 from muniment.protocol.intents.types import NewLog
 from muniment.protocol.intents.types.texts import LogText
-from muniment.service.resources.feed.events import Event, Kind, Position
-from muniment.service.resources.feed.filters import EventFilter
+from muniment.service.resources.feed.events import Event, EventFilter, Kind, Position
 from muniment.service.resources.intents import recording
 from muniment.service.storage.database import Database, Transaction
 from operator_client import IntentDraft

@@ -36,18 +36,17 @@ from muniment.protocol.json_text import parse_json
 from muniment.protocol.triggers.schedule import check_cron, check_delta, next_runs
 from muniment.protocol.triggers.typed_data import check_values
 from muniment.protocol.wire import ProvedText, refusal_of
-from muniment.service.auth.api_keys import read_api_key
+from muniment.service.auth.caller import _signed_claims, read_api_key
 from muniment.service.auth.secrets import ring_of
-from muniment.service.auth.tokens import _signed_claims
 from muniment.service.blocks import s3
 from muniment.service.http import operation, uploads
-from muniment.service.http.accept import media_ranges
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.paging import _without_place
 from muniment.service.http.query import QueryReader
 from muniment.service.http.reply import etag_matches
+from muniment.service.http.request import media_ranges
 from muniment.service.http.uploads import FormParser
-from muniment.service.pins import answers
+from muniment.service.pins import worker
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
 from muniment.service.resources.functions.store import FunctionQuery
@@ -124,8 +123,8 @@ def _line(text: bytes) -> object:
 
 def _imported(data: bytes) -> None:
     try:
-        answers.check_imported(data, _ROOT)
-    except answers.PinFailed as error:
+        worker.check_imported(data, _ROOT)
+    except worker.PinFailed as error:
         raise ValueError(str(error)) from error
 
 
@@ -438,7 +437,7 @@ DECODERS: tuple[Decoder, ...] = (
         ("pins._object parse_json", "pins.check_imported splitlines", "pins.reason split"),
         frames=(*JSON_FRAMES, (b'{"Root":{"Cid":{"/":"', b'"}}}'), (b'{"Message":"', b'"}')),
     ),
-    Decoder("an error of an IPFS node", answers.message, ("pins.message parse_json",), frames=JSON_FRAMES),
+    Decoder("an error of an IPFS node", worker.message, ("pins.message parse_json",), frames=JSON_FRAMES),
     Decoder(
         "the URL of a receiver",
         _text(lambda text: check_url(WebhookUrl.parse(text), allow_private=False)),

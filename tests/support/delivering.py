@@ -19,7 +19,7 @@ from muniment.service.app import build_context
 from muniment.service.context import Context
 from muniment.service.resources.feed.events import Position
 from muniment.service.resources.webhooks import managing, store
-from muniment.service.resources.webhooks.challenge import run_test
+from muniment.service.resources.webhooks.managing import run_test
 from muniment.service.resources.webhooks.store import Maker
 from muniment.service.resources.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
 from muniment.service.running.settings import Settings

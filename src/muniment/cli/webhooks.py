@@ -179,7 +179,7 @@ def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags:
 @json_option
 def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
     """Send a challenge to a receiver; exit with status 1 unless it comes back. Then a pending webhook is active."""
-    from muniment.service.resources.webhooks.challenge import run_test
+    from muniment.service.resources.webhooks.managing import run_test
     from muniment.service.resources.webhooks.sending import DELIVERED
 
     with output.errors_on_one_line():

@@ -26,8 +26,7 @@ from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.triggers.types import NewTrigger, Trigger, TypedData, Values
 from muniment.protocol.wire import decode_text
 from muniment.service.app import build_context
-from muniment.service.resources.feed.events import ABOUT_INTENTS, EVENT_TYPES, Event, Kind
-from muniment.service.resources.feed.filters import EVERYTHING
+from muniment.service.resources.feed.events import ABOUT_INTENTS, EVENT_TYPES, EVERYTHING, Event, Kind
 from muniment.service.resources.feed.reading import floor, read_slice
 from muniment.service.resources.intents.nonces import shared_nonces
 from muniment.service.resources.triggers.store import split_sigs

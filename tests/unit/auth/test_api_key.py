@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from muniment.protocol.errors import InvalidApiKey
 from muniment.protocol.evm.address import Address
-from muniment.service.auth.api_keys import api_key, read_api_key
+from muniment.service.auth.caller import api_key, read_api_key
 from muniment.service.auth.secrets import Secret, ring_of
 
 RING = ring_of((b"\x0a" * 32, b"\x0b" * 32))

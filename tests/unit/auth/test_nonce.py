@@ -12,9 +12,8 @@ from conftest import Clock
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature, recover
 from muniment.service.auth import nonces
-from muniment.service.auth.nonces import WINDOW_MS, issue_nonce, signed_nonce, use_nonce
+from muniment.service.auth.nonces import SLOTS, WINDOW_MS, issue_nonce, signed_nonce, use_nonce
 from muniment.service.auth.secrets import ring_of
-from muniment.service.auth.slots import SLOTS
 from muniment.service.context import Context
 
 OWNER = Wallet(51)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from muniment.service.auth.slots import CELLS, SLOTS, LastSlots
+from muniment.service.auth.nonces import CELLS, SLOTS, LastSlots
 
 ADDRESS = bytes(19) + b"\1"
 ALL = list(range(SLOTS))

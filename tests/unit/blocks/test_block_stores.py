@@ -13,8 +13,7 @@ from stores import FILES, TABLES, Kept, opened
 
 from muniment.protocol.errors import ContentNotFound, Integrity
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, Block, block_of
-from muniment.service.blocks.disk import SPOOL_MEMORY_MAX
-from muniment.service.blocks.store import BlockStore
+from muniment.service.blocks.store import SPOOL_MEMORY_MAX, BlockStore
 
 HELLO = block_of(b"hello")
 EMPTY = block_of(b"")

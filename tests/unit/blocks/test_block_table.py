@@ -15,8 +15,7 @@ from stores import TABLES, Table, opened_table
 from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded, StorageUnavailable
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, block_of
 from muniment.service.blocks import table as table_module
-from muniment.service.blocks.disk import SPOOL_MEMORY_MAX
-from muniment.service.blocks.store import BlockStore
+from muniment.service.blocks.store import SPOOL_MEMORY_MAX, BlockStore
 from muniment.service.blocks.table import BATCH_BLOCKS_MAX, BATCH_BYTES_MAX, TableBlockStore
 
 HELLO = block_of(b"hello")

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from muniment.protocol.errors import ContentNotFound, StorageUnavailable
-from muniment.service.blocks import outage
-from muniment.service.blocks.outage import Outage
+from muniment.service.blocks import s3
+from muniment.service.blocks.s3 import Outage
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "SLOW_SECONDS", 0.05)
+    monkeypatch.setattr(s3, "SLOW_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_during_an_outage_one_request_tries_and_the_others_are_refused_soon(hang
 
 
 def test_requests_that_wait_for_a_trial_go_on_when_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "_TRIAL_SECONDS", 60)
+    monkeypatch.setattr(s3, "_TRIAL_SECONDS", 60)
     of = Outage()
     with pytest.raises(StorageUnavailable):
         fail(of)
@@ -74,7 +74,7 @@ def test_requests_that_wait_for_a_trial_go_on_when_it_succeeds(monkeypatch: pyte
 
 
 def test_a_quick_failure_and_another_answer_are_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "SLOW_SECONDS", 60)  # whatever else the machine does meanwhile
+    monkeypatch.setattr(s3, "SLOW_SECONDS", 60)  # whatever else the machine does meanwhile
     of = Outage()
     for error in (ContentNotFound("absent"), StorageUnavailable("at once")):
         with pytest.raises(type(error)), of.trying():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from muniment.service.resources.feed.events import Event, Kind, Source
-from muniment.service.resources.feed.filters import EventFilter
+from muniment.service.resources.feed.events import Event, EventFilter, Kind, Source
 from muniment.service.resources.feed.hub import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
 from muniment.service.resources.feed.reading import Slice
 from muniment.service.resources.feed.waiting import Waiter, Waiters

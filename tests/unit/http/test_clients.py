@@ -11,9 +11,8 @@ import pytest
 from limitless import unlimited
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.envelope import Envelope
-from muniment.service.http.operation import operation
+from muniment.service.http.operation import Router, operation
 from muniment.service.http.request import NO_BODY, ClientGone, Limits, Request
-from muniment.service.http.routing import Router
 from muniment.service.running.limits.costs import READ, Shed
 from muniment.service.running.metrics.recorder import Metrics
 

@@ -11,8 +11,7 @@ from wires import GET, Answers, Wire, turns
 from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.http.reply import Reply, Stream
 from muniment.service.http.request import Request
-from muniment.service.server.sending import STREAM_SECONDS_AT_STOP
-from muniment.service.server.unread import DRAIN_SECONDS_MAX, STREAM_SECONDS_MAX
+from muniment.service.server.sending import DRAIN_SECONDS_MAX, STREAM_SECONDS_AT_STOP, STREAM_SECONDS_MAX
 
 
 class Endless(Answers):

@@ -8,7 +8,7 @@ from wires import GET, Answers, Wire, create_answering, shared, turns
 
 from muniment.service.http.reply import JSON, Ready, Reply, Streamed
 from muniment.service.http.request import Request
-from muniment.service.server.unread import DRAIN_SECONDS_MAX, DRAINED_BYTES_MIN, UnreadAnswers
+from muniment.service.server.sending import DRAIN_SECONDS_MAX, DRAINED_BYTES_MIN, UnreadAnswers
 
 SLICE = 64 * 1024
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muniment.service.resources.webhooks.slots import PER_HOST_MAX, PER_HOST_SLOW_MAX, REQUESTS_MAX, SLOW_MAX, Slots
+from muniment.service.resources.webhooks.sending import PER_HOST_MAX, PER_HOST_SLOW_MAX, REQUESTS_MAX, SLOW_MAX, Slots
 
 MINUTE_MS = 60_000
 

@@ -12,7 +12,7 @@ from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.outgoing import Outgoing
 from muniment.protocol.errors import Refusal
 from muniment.service.pins import queue
-from muniment.service.pins.node import Node, NodeFailed
+from muniment.service.pins.worker import Node, NodeFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

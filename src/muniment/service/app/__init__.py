@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from muniment.service.app.application import Application as Application
-from muniment.service.app.operations import OPERATIONS as OPERATIONS
-from muniment.service.app.readiness import DISK_BYTES_MIN as DISK_BYTES_MIN
+from muniment.service.app.operations import DISK_BYTES_MIN as DISK_BYTES_MIN, OPERATIONS as OPERATIONS
 from muniment.service.app.timekeeping import Timekeeper as Timekeeper
 from muniment.service.app.wiring import (
     build_context as build_context,

@@ -1,8 +1,9 @@
-"""The application of one process: how it answers, and its life from start to stop."""
+"""The application of one process: how it answers and logs requests, and its life from start to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import random
@@ -10,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +20,7 @@ import structlog
 
 from muniment.protocol.errors import Unavailable
 from muniment.protocol.intents.lifecycle import INTENT, Moment
-from muniment.service.app.observing import Observer
-from muniment.service.app.operations import OPERATIONS
-from muniment.service.app.readiness import Readiness, checks_of, note_log
-from muniment.service.app.scrape import MachineGauges
+from muniment.service.app.operations import OPERATIONS, MachineGauges, Readiness, checks_of, note_log
 from muniment.service.app.timekeeping import Timekeeper
 from muniment.service.auth.nonces import forget_nonces
 from muniment.service.console.pages import OPERATIONS as CONSOLE
@@ -30,9 +28,9 @@ from muniment.service.context import Context, Serving
 from muniment.service.http.admission import Admission
 from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.http.envelope import Envelope
+from muniment.service.http.operation import Router
 from muniment.service.http.problems import all_refusals
 from muniment.service.http.request import Limits
-from muniment.service.http.routing import Router
 from muniment.service.pins.worker import Pinner
 from muniment.service.resources.feed.hub import Hub
 from muniment.service.resources.feed.reading import remove_old
@@ -44,15 +42,84 @@ from muniment.service.resources.webhooks.deliverer import Deliverer
 from muniment.service.resources.webhooks.managing import are_on, remove_unconfirmed
 from muniment.service.running.limits.overload import TICK_SECONDS, Overload
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES
+from muniment.service.running.log_lines import shown_path
 from muniment.service.running.metrics.recorder import show_gauges
+from muniment.service.running.tracing.parents import read_parent
 from muniment.service.storage.sql import SWEPT_PER_BATCH
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from muniment.service.http.envelope import Observe
+    from muniment.service.http.reply import Reply
+    from muniment.service.http.request import Request
     from muniment.service.running.metrics.recorder import Metrics
+    from muniment.service.running.settings import Settings
+    from muniment.service.running.tracing.tracer import Tracer
     from muniment.service.storage.database import Transaction
+
+Answer = Callable[["Request"], Awaitable["Reply"]]
+
+_FAULT: Final = 500
+
+_access = structlog.get_logger("muniment.access")
+
+
+class Observer:
+    """Answers requests, logs them as `log_requests` selects, and traces them with `tracer`."""
+
+    def __init__(self, settings: Settings, router: Router, tracer: Tracer | None) -> None:
+        """`router` finds the route of a request."""
+        self._wanted = settings.log_requests
+        self._slow_s = settings.log_slow_ms / 1000
+        self._router = router
+        self._tracer = tracer
+        self._worker = multiprocessing.current_process().name
+
+    async def observe(self, request: Request, answer: Answer) -> Reply:
+        """The answer to a request. Raises what `answer` raises."""
+        parent = read_parent(request.headers(b"traceparent"), request.headers(b"tracestate"))
+        span = self._tracer.begin(request.method, parent) if self._tracer is not None else None
+        started, status = time.perf_counter(), 0
+        try:
+            with self._tracer.around(span) if self._tracer is not None and span is not None else nullcontext():
+                reply = await answer(request)
+            status = reply.status
+        finally:
+            seconds = time.perf_counter() - started
+            operation = self._router.find(request).operation
+            route = operation.path if operation is not None else ""
+            trace_id = parent.trace_id if parent is not None else ""
+            if self._tracer is not None and span is not None:
+                trace_id = self._tracer.finish(
+                    span, method=request.method, route=route, path=shown_path(request.path), status=status,
+                    code=request.refused,
+                )  # fmt: skip
+            if level := self._level(seconds, status):
+                self._write(level, request, route=route, status=status, seconds=seconds, trace_id=trace_id)
+        return reply
+
+    def _level(self, seconds: float, status: int) -> int:
+        """The level of the request's log line; 0 for no line.
+
+        Warnings and errors that repeat are counted; lines of all requests are not, at level INFO.
+        """
+        if self._wanted == "all":
+            return logging.INFO
+        if self._wanted == "errors" and status >= _FAULT:
+            return logging.ERROR
+        return logging.WARNING if self._wanted == "slow" and seconds >= self._slow_s else 0
+
+    def _write(
+        self, level: int, request: Request, *, route: str, status: int, seconds: float, trace_id: str
+    ) -> None:  # fmt: skip
+        known: dict[str, Any] = {"code": request.refused, "trace_id": trace_id}
+        _access.log(
+            level, "request", method=request.method, route=route, path=shown_path(request.path), status=status,
+            ms=round(seconds * 1000, 2), request_id=request.id, client=request.client.name, worker=self._worker,
+            units=request.units, **{name: value for name, value in known.items() if value},
+        )  # fmt: skip
+
 
 # How long an ended record may stay among the rows that listings check one by one.
 SWEEP_SECONDS: Final = 30.0

@@ -1,32 +1,241 @@
-"""Every operation of the service, and those that are about the service itself."""
+"""Every operation of the service, and those about the service itself: health, readiness, metrics, reference."""
 
 from __future__ import annotations
 
+import asyncio
+import math
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from typing import Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
+import structlog
 from msgspec import UNSET, Meta, UnsetType
 
-from muniment.protocol.errors import InvalidParameter, NotReady, UnknownPath
+from muniment.protocol.errors import InvalidParameter, NotReady, Unavailable, UnknownPath
 from muniment.protocol.wire import ProvedText, Record, encode
-from muniment.service.app.scrape import get_metrics
 from muniment.service.auth.caller import SECURITY_SCHEMES
 from muniment.service.context import Context
-from muniment.service.http.accept import media_ranges, named_quality
+from muniment.service.http.admission import is_within
 from muniment.service.http.openapi import openapi_document
 from muniment.service.http.operation import Answer, operation
 from muniment.service.http.reference_pages import error_page, reference_page
-from muniment.service.http.reply import JSON, Ready
-from muniment.service.http.request import Request
+from muniment.service.http.reply import JSON, NO_STORE, Ready
+from muniment.service.http.request import Request, media_ranges, named_quality
 from muniment.service.resources.feed.routes import OPERATIONS as FEED
 from muniment.service.resources.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.service.resources.intents.routes import OPERATIONS as INTENTS
+from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.opening import name_fault
 from muniment.service.resources.log.serving.routes import OPERATIONS as LOG
 from muniment.service.resources.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.service.resources.users.routes import OPERATIONS as USERS
 from muniment.service.resources.webhooks.routes import OPERATIONS as WEBHOOKS
 from muniment.service.running.limits.costs import CONTENT, HEALTH, READ, Shed
+from muniment.service.running.limits.disk import reserve_of
+from muniment.service.running.metrics.values import MEDIA_TYPE, render
+from muniment.service.running.settings import MIB
+from muniment.service.storage import sqlite_file
+from muniment.service.storage.probe import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muniment.service.blocks.store import BlockStore
+
+# A header field of a proxy means that the request comes from another host than its peer. Proxies spell these names in
+# many ways, so a part of the name is enough; hyphens and underscores do not count.
+_PARTS: Final = (b"forward", b"proxy", b"clientip", b"realip", b"userip")
+_PREFIXES: Final = (b"cf-", b"x-envoy-")  # Cloudflare, Envoy
+_NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 8586
+
+
+@operation(
+    "GET", "/metrics", cost=HEALTH, sheds=Shed.NEVER,
+    refuses=(UnknownPath,), answers={200: Answer("Prometheus' text format, version 0.0.4", ("text/plain",))},
+)  # fmt: skip
+async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
+    """Read the metrics of all processes of this machine.
+
+    For the operator's monitoring only: peers in the setting `metrics_from`, without a proxy between. All other clients
+    get 404.
+    """
+    if not is_within(request.peer, context.settings.metrics_networks) or _is_forwarded(request.named):
+        request.charge(request.client.client, READ.units)
+        raise UnknownPath("no operation has this path; /docs lists them all")
+    await context.serving.look_at_gauges()
+    return Ready(render(context.metrics.values), ((b"content-type", MEDIA_TYPE), NO_STORE))
+
+
+def _is_forwarded(names: Iterable[bytes]) -> bool:
+    return any(map(_is_of_a_proxy, names))
+
+
+def _is_of_a_proxy(name: bytes) -> bool:
+    if name in _NAMES or name.startswith(_PREFIXES):
+        return True
+    letters = name.translate(None, b"-_")
+    return any(part in letters for part in _PARTS)
+
+
+# These change slowly, and several monitors may ask.
+_AGE_SECONDS_MAX: Final = 15.0
+
+
+class MachineGauges:
+    """Sets the gauges when the metrics are read."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        """`now_s` is a clock that only goes forward."""
+        self._now_s = now_s
+        self._looked_s = -math.inf
+
+    async def look(self, context: Context) -> None:
+        """Set the gauges, those of files at most every 15 seconds; unreadable gauges are absent."""
+        context.metrics.refresh()
+        context.metrics.gauge("ready").set(await _is_ready(context))
+        if self._now_s() - self._looked_s < _AGE_SECONDS_MAX:
+            return
+        self._looked_s = self._now_s()
+        context.metrics.gauge("build_info", version=version("muniment")).set(1)
+        _look_at_files(context)
+
+
+async def _is_ready(context: Context) -> bool:
+    try:
+        await context.serving.check_ready()
+    except Unavailable:
+        return False
+    return True
+
+
+def _look_at_files(context: Context) -> None:
+    metrics, settings = context.metrics, context.settings
+    free, size = metrics.gauge("disk_free_bytes"), metrics.gauge("disk_size_bytes")
+    log, backup = metrics.gauge("sqlite_wal_bytes"), metrics.gauge("backup_age_seconds")
+    for gauge in (free, size, log, backup):
+        gauge.forget()
+    with suppress(OSError):
+        usage = shutil.disk_usage(settings.data_dir)
+        free.set(usage.free)
+        size.set(usage.total)
+    if (file := sqlite_file(settings.database_url, data_dir=settings.data_dir)) is not None:
+        with suppress(OSError):
+            log.set(file.with_name(f"{file.name}-wal").stat().st_size)
+    with suppress(OSError):
+        made_s = settings.backup_mark.stat().st_mtime
+        backup.set(max(0.0, context.now_ms() / 1000 - made_s))
+
+
+# Below this, deactivations and the write-ahead log may not fit: not ready, before writes fail. A small disk keeps less
+# in reserve, and owners must reach the process while that lasts.
+DISK_BYTES_MIN: Final = 64 * MIB
+# Checks take half a millisecond. More frequent calls get the last outcome.
+CHECKS_PER_SECOND_MAX: Final = 50
+# Raises `Unavailable`, often a `NotReady`, with the reason when its part is not in order.
+Check = Callable[[Context], Awaitable[None]]
+
+_log = structlog.get_logger(__name__)
+
+
+async def check_running(context: Context) -> None:
+    """The process is not stopping."""
+    if context.serving.is_stopping():
+        raise NotReady("this process is stopping")
+
+
+async def check_disk(context: Context) -> None:
+    """There is room on the disk of the data directory."""
+    try:
+        usage = shutil.disk_usage(context.settings.data_dir)
+    except OSError as error:
+        raise NotReady(f"the data directory cannot be read: {error.strerror}") from error
+    least = min(DISK_BYTES_MIN, reserve_of(usage.total) // 2)
+    if usage.free < least:
+        raise NotReady(f"the disk has less than {least // MIB} MiB free")
+
+
+async def check_clock(context: Context) -> None:
+    """The clock is trusted."""
+    if doubt := context.clock.doubt():
+        raise NotReady(doubt.reason)
+
+
+async def note_log(context: Context) -> str | None:
+    """Note a transparency log that is frozen, halted or not named in the settings; requests are served regardless."""
+    if (epoch := await store.newest(context.database)) is None:
+        return None
+    if fault := name_fault(context.settings, epoch):
+        return fault
+    return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None
+
+
+def note_disk(context: Context) -> str | None:
+    """Note a disk that has only its reserve left."""
+    if not context.disk.is_used:
+        return None
+    return "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
+
+
+def checks_of(blocks: BlockStore) -> tuple[Check, ...]:
+    """The readiness checks in their order; the last ones ask the block store `blocks` and the clock."""
+    probe = Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer")
+    return (
+        check_running, lambda context: context.database.check(), lambda context: context.database.check_writes(),
+        check_disk, lambda _: probe.check(), check_clock,
+    )  # fmt: skip
+
+
+class Readiness:
+    """The checks of one process and their last outcome; frequent calls are cheap."""
+
+    def __init__(self, checks: Sequence[Check]) -> None:
+        """Begin without an outcome. `checks` are made in this order; the first failing one raises."""
+        self._checks = checks
+        self._checking: asyncio.Task[Unavailable | tuple[str, ...]] | None = None
+        self._second_began = float("-inf")
+        self._made = 0
+        self._logged = ""
+
+    async def check(self, context: Context) -> tuple[str, ...]:
+        """Make the checks, or share the outcome of concurrent or very recent ones; raises as they did.
+
+        Returns notes: matters for the operator's attention although requests can be served.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._second_began >= 1:
+            self._second_began, self._made = loop.time(), 0
+        if self._checking is None or (self._checking.done() and self._made < CHECKS_PER_SECOND_MAX):
+            self._made += 1
+            self._checking = loop.create_task(self._check(context))
+        found = await asyncio.shield(self._checking)
+        if isinstance(found, Unavailable):
+            raise found.with_traceback(None)
+        return found
+
+    async def _check(self, context: Context) -> Unavailable | tuple[str, ...]:
+        """The notes, or the reason why the process is not ready, which is logged once.
+
+        A check that the system prevents has failed too, for instance without a free file descriptor.
+        """
+        try:
+            for check in self._checks:
+                await check(context)
+            notes = [await note_log(context), note_disk(context)]
+        except OSError as error:
+            found = NotReady(f"a check failed: {error.strerror or error}")
+        except Unavailable as refusal:
+            found = refusal
+        else:
+            self._logged = ""
+            return tuple(note for note in notes if note)
+        if self._logged != found.detail:
+            _log.error("not ready", detail=found.detail)
+        self._logged = found.detail
+        return found
+
 
 _ABOUT: Final = (
     "Registry and intent service for wallet-signed automation on EVM chains: functions named by their CID, triggers "

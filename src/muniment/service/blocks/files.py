@@ -20,7 +20,7 @@ from typing import Final
 from muniment import durable
 from muniment.protocol.errors import ContentNotFound, StorageUnavailable
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, check_block
-from muniment.service.blocks.disk import Spool, disk_failures
+from muniment.service.blocks.store import Spool, disk_failures
 
 # Writing a block takes a few seconds at most, so the writer of a temporary file of this age is gone.
 _ABANDONED_SECONDS: Final = 600

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -25,8 +27,49 @@ from obstore.store import S3Store
 from muniment import durable
 from muniment.protocol.errors import ContentNotFound, Integrity, StorageUnavailable
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, check_block
-from muniment.service.blocks.disk import Spool, disk_failures
-from muniment.service.blocks.outage import Outage
+from muniment.service.blocks.store import Spool, disk_failures
+
+# A slower failure is an outage. A quick failure occupies no thread, so the next request may try at once.
+SLOW_SECONDS: Final = 1.0
+# A server that works again answers the trial within this time: a request takes some milliseconds.
+_TRIAL_SECONDS: Final = 0.25
+
+
+class Outage:
+    """The outages of one server. During an outage one request at a time tries it, and the others are refused soon.
+
+    Many threads may use an `Outage` concurrently.
+    """
+
+    def __init__(self) -> None:
+        """Begin without an outage."""
+        self._lasts = False
+        self._trial = threading.Lock()
+
+    @contextmanager
+    def trying(self, *, always: bool = False) -> Generator[None]:
+        """Send one request in this block, which raises `StorageUnavailable` when the server fails.
+
+        Raises `StorageUnavailable` soon while another request tries a server that was too slow. With `always` the
+        request is sent all the same.
+        """
+        is_trial = self._lasts and not always
+        if is_trial and not self._trial.acquire(timeout=_TRIAL_SECONDS):
+            raise StorageUnavailable("the block store does not answer: the S3 server was too slow a moment ago")
+        if is_trial and not self._lasts:  # the trial of another request has succeeded
+            self._trial.release()
+            is_trial = False
+        began, is_failure = time.monotonic(), False
+        try:
+            yield
+        except StorageUnavailable:
+            is_failure = True
+            raise
+        finally:
+            self._lasts = is_failure and time.monotonic() - began >= SLOW_SECONDS
+            if is_trial:
+                self._trial.release()
+
 
 # Requests of one `put_many` at the same time; as many blocks are in memory, at most 32 MiB.
 _PUTS_AT_ONCE: Final = 16

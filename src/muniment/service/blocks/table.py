@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar
 from muniment import durable
 from muniment.protocol.errors import ContentNotFound, StorageUnavailable, Unavailable
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, check_block
-from muniment.service.blocks.disk import Spool, disk_failures
+from muniment.service.blocks.store import Spool, disk_failures
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from muniment.service.http.admission import Admission, ClientAddresses
-    from muniment.service.http.operation import Operation
+    from muniment.service.http.operation import Found, Operation, Router
     from muniment.service.http.reply import Ready, Reply
     from muniment.service.http.request import Request
-    from muniment.service.http.routing import Found, Router
     from muniment.service.running.metrics.recorder import Metrics
 
     # Answers a request by the given function, logs and traces it.

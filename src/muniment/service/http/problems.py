@@ -10,8 +10,8 @@ import msgspec
 from muniment.protocol import errors
 from muniment.protocol.errors import BY_CODE, Fault, Refusal
 from muniment.protocol.wire import encode
-from muniment.service.http.accept import media_ranges, named_quality, quality
 from muniment.service.http.reply import JSON, NO_STORE, Ready
+from muniment.service.http.request import media_ranges, named_quality, quality
 from muniment.service.running.limits.policies import refusal_headers
 
 # A refusal without a line here has the status of its family.

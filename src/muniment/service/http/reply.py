@@ -62,7 +62,7 @@ class Stream(Streamed):
     """An answer without an end: it waits for its next piece, and its connection serves no further request.
 
     When the client disconnects, the generator of `chunks` is cancelled. The server aborts a client that does not read
-    for too long (`muniment.service.server.unread`), and calls `on_abort`.
+    for too long (`muniment.service.server.sending`), and calls `on_abort`.
     """
 
     on_abort: Callable[[], object] = bool

@@ -21,8 +21,8 @@ from muniment.protocol.errors import (
     Refusal,
     TransferCodingNotSupported,
 )
+from muniment.service.http.operation import METHODS, UNKNOWN_METHOD
 from muniment.service.http.request import NO_BODY, ClientGone, Request
-from muniment.service.http.routing import METHODS, UNKNOWN_METHOD
 
 if TYPE_CHECKING:
     from muniment.protocol.errors import Refusal

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from muniment.service.running.limits.overload import DelayedRefusals, delay_seconds, has_most
-from muniment.service.server.unread import UnreadAnswers
+from muniment.service.server.sending import UnreadAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muniment.service.http.accept import media_ranges, named_quality
 from muniment.service.http.html.markup import NOTHING, Html, html, strange, style_element
 from muniment.service.http.problems import problem_headers, status_of
 from muniment.service.http.reply import NO_STORE, Ready
+from muniment.service.http.request import media_ranges, named_quality
 
 if TYPE_CHECKING:
     from muniment.protocol.errors import Fault, Refusal

@@ -1,6 +1,6 @@
 """The hub of a process: it reads and encodes each new event once, and wakes the streams and polls that want it.
 
-It sleeps while there are no waiters. Polls use `wait_after`; streams are in `muniment.service.resources.feed.streams`.
+It sleeps while there are no waiters. Polls use `wait_after`; streams are in `muniment.service.resources.feed.routes`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from muniment.protocol.errors import CursorTooOld
-from muniment.service.resources.feed.events import Position, encode_event
-from muniment.service.resources.feed.filters import EVERYTHING
+from muniment.service.resources.feed.events import EVERYTHING, Position, encode_event
 from muniment.service.resources.feed.reading import floor, read_slice, source_of
 from muniment.service.resources.feed.waiting import FairLock, Waiter, Waiters, client_names
 from muniment.service.running.limits.overload import has_most
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     from muniment.service.context import Context
     from muniment.service.http.request import Request
-    from muniment.service.resources.feed.events import Event, Source
-    from muniment.service.resources.feed.filters import EventFilter
+    from muniment.service.resources.feed.events import Event, EventFilter, Source
     from muniment.service.resources.feed.reading import Slice
 
 # Seconds between two reads of the changes of other processes. A read takes SQLite ten microseconds, and PostgreSQL a

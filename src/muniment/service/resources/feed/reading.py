@@ -11,7 +11,7 @@ from muniment.service.storage.sql import SWEPT_PER_BATCH, Where
 
 if TYPE_CHECKING:
     from muniment.service.context import Context
-    from muniment.service.resources.feed.filters import EventFilter
+    from muniment.service.resources.feed.events import EventFilter
     from muniment.service.storage.database import Reader, Transaction
 
 # Rows that one read may scan for a filter: under a millisecond of the database.

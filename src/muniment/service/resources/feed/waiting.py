@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from muniment.service.context import Context
     from muniment.service.http.request import Request
-    from muniment.service.resources.feed.events import Event
-    from muniment.service.resources.feed.filters import EventFilter
+    from muniment.service.resources.feed.events import Event, EventFilter
 
 
 class Waiter:

@@ -36,10 +36,9 @@ from muniment.protocol.ipfs.dag_pb import decode_node
 from muniment.protocol.ipfs.unixfs import decode_unixfs
 from muniment.protocol.wire import ProvedText, Record
 from muniment.service.context import Context
-from muniment.service.http.accept import MediaRange, media_ranges
 from muniment.service.http.operation import operation
 from muniment.service.http.reply import Headers, Ready, Streamed
-from muniment.service.http.request import Request
+from muniment.service.http.request import MediaRange, Request, media_ranges
 from muniment.service.resources.functions.content import (
     FILE_HEADERS_READ,
     IMMUTABLE,

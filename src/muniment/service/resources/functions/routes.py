@@ -35,7 +35,7 @@ from muniment.service.running.limits.policies import NEW_FUNCTION
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
-    from muniment.service.blocks.disk import Spool
+    from muniment.service.blocks.store import Spool
     from muniment.service.running.limits.disk import DiskReserve
     from muniment.service.running.metrics.recorder import Metrics
 

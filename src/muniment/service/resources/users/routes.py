@@ -19,11 +19,9 @@ from muniment.protocol.users.types import (
     Rotation,
 )
 from muniment.protocol.wire import encode
-from muniment.service.auth.api_keys import api_key
-from muniment.service.auth.caller import TokenCaller
+from muniment.service.auth.caller import TokenCaller, api_key, issue_token, key_set
 from muniment.service.auth.nonces import WINDOW_MS, Nonce, issue_nonce, signed_nonce, use_nonce, window_at
 from muniment.service.auth.secrets import ring_of
-from muniment.service.auth.tokens import issue_token, key_set
 from muniment.service.context import Context
 from muniment.service.http.operation import Answer, operation
 from muniment.service.http.reply import JSON, NO_STORE, Ready

@@ -18,13 +18,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from muniment.protocol.errors import CursorTooOld, Refusal
-from muniment.service.resources.feed.events import Position
-from muniment.service.resources.feed.filters import EVERYTHING
+from muniment.service.resources.feed.events import EVERYTHING, Position
 from muniment.service.resources.feed.reading import check_position, floor, newest, read_slice, source_of
 from muniment.service.resources.webhooks import store
 from muniment.service.resources.webhooks.hook_state import BATCH_EVENTS_MAX, Delivery, HookState, Verdict, is_due, judge
-from muniment.service.resources.webhooks.sending import send, signers_of
-from muniment.service.resources.webhooks.slots import Slots
+from muniment.service.resources.webhooks.sending import Slots, send, signers_of
 from muniment.service.resources.webhooks.types import DEAD_LETTERS_MAX, RETIRED, WebhookId, WebhookStatus
 from muniment.service.storage.leases import Lease, LeaseLostError
 

@@ -26,7 +26,7 @@ from muniment.service.http.operation import operation
 from muniment.service.http.reply import JSON, NO_STORE, Ready
 from muniment.service.resources.feed.waiting import client_names
 from muniment.service.resources.webhooks import managing, store
-from muniment.service.resources.webhooks.challenge import run_test
+from muniment.service.resources.webhooks.managing import run_test
 from muniment.service.resources.webhooks.sending import signers_of
 from muniment.service.resources.webhooks.store import Maker
 from muniment.service.resources.webhooks.types import (

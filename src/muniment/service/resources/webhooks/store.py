@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 import msgspec
 
 from muniment.protocol.wire import decode_text, encode
-from muniment.service.resources.feed.filters import EventFilter, TypeName
+from muniment.service.resources.feed.events import EventFilter, TypeName
 from muniment.service.resources.webhooks.types import ATTEMPTS_KEPT, DELIVERED, WebhookFilters, WebhookStatus
 from muniment.service.storage.sql import SWEPT_PER_BATCH, placeholders
 

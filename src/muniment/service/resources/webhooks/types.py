@@ -13,8 +13,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import BundleCid
 from muniment.protocol.wire import DateTime, ProvedText, Record
-from muniment.service.resources.feed.events import Position
-from muniment.service.resources.feed.filters import VALUES_MAX, FilterQuery, TypeName
+from muniment.service.resources.feed.events import VALUES_MAX, FilterQuery, Position, TypeName
 
 # A length that browsers and servers take; no standard sets one.
 URL_LENGTH_MAX: Final = 2_000

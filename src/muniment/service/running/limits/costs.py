@@ -99,7 +99,7 @@ UPLOAD: Final = Cost(64, received_bytes_per_unit=8 * 1024, counts_cpu=True)
 # Two units for each listed signature, which takes 135 bytes of the body: quotes, comma and 132 characters.
 DEACTIVATION: Final = Cost(8, policy="stop", received_bytes_per_unit=135 // 2)
 BALANCES: Final = Cost(400)
-# Health and readiness. The checks have bounds of their own (`muniment.service.app.readiness`), and a probe must be
+# Health and readiness. The checks have bounds of their own (`muniment.service.app.operations`), and a probe must be
 # answered even with a low limit of units.
 HEALTH: Final = Cost(1, policy="health")
 FREE: Final = Cost(0)
