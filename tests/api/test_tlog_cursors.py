@@ -7,38 +7,23 @@ from typing import LiteralString
 
 import httpx2
 import pytest
-from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, turn
+from tlog_world import KEY, add_triggers, entries_of, kinds, turn, unsigned
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.protocol.log.growth import Edge
 from muniment.protocol.log.keys import parse_verifier_key
 from muniment.protocol.log.proofs import check_proof, parse_proof
 from muniment.protocol.log.tree import leaf_hash
 from muniment.service.context import Context
 from muniment.service.resources.log.operating.rotation import begin
 from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.mark import MARK_FILE
-from muniment.service.resources.log.sequencing.store import Epoch
 from muniment.service.running.settings import Settings
-
-CURSORS: list[LiteralString] = ["after_function", "after_trigger", "after_deactivation"]
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return replace(settings, tlog_name="registry.example", tlog_key=KEY)
-
-
-async def unsigned(context: Context, clock: Clock) -> Epoch:
-    """Bring what waits into the log, as a process does that ends before it signs."""
-    clock.advance(seconds=1)
-    epoch = await epoch_of(context)
-    edge: Edge | None = await store.read_edge(context.database, epoch)
-    while edge:
-        epoch, edge = await Integrator(context)._integrate(epoch, edge)
-    return epoch
 
 
 async def lose_place(context: Context) -> None:
@@ -47,13 +32,13 @@ async def lose_place(context: Context) -> None:
     await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
 
 
-@pytest.mark.parametrize("column", CURSORS)
+@pytest.mark.parametrize("kind", store.KINDS)
 @pytest.mark.parametrize("other", [-1, 2**40, 2**62])
-async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, column: LiteralString, other: int) -> None:
+async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, kind: int, other: int) -> None:
     await turn(context, clock)
     await add_triggers(context, 300)
     before = await turn(context, clock)
-    moved = await _move(context, column, other)
+    moved = await _move(context, kind, other)
     await add_triggers(context, 1, first=301)
     after = await turn(context, clock)
     assert (after.state, after.size, after.note) == ("halted", before.size, before.note), moved
@@ -85,13 +70,13 @@ async def test_an_epoch_after_damaged_runs_leaves_nothing_out(
     await turn(context, clock)
     sigs = {entry.decode().split("\n")[1] for entry in await entries_of(context)}
     assert sigs >= {"0x" + n.to_bytes(32).hex() * 2 + "1b" for n in (301, 302, 303)}
-    last = await context.database.fetch("SELECT after_trigger, after_function, after_deactivation FROM tlog_epochs")
-    assert [row[1:] for row in last] == [(0, 0), (0, 0)]
+    assert await context.database.fetch("SELECT DISTINCT after FROM tlog_cursors WHERE kind <> 2") == [(0,)]
 
 
-async def _move(context: Context, column: LiteralString, by: int) -> int:
-    ((value,),) = await context.database.fetch(f"SELECT {column} FROM tlog_epochs")
-    await context.database.write(lambda tx: tx.execute(f"UPDATE tlog_epochs SET {column} = ?", (value + by,)))
+async def _move(context: Context, kind: int, by: int) -> int:
+    ((value,),) = await context.database.fetch("SELECT after FROM tlog_cursors WHERE kind = ?", (kind,))
+    sql = "UPDATE tlog_cursors SET after = ? WHERE kind = ?"
+    await context.database.write(lambda tx: tx.execute(sql, (value + by, kind)))
     return value + by
 
 

@@ -6,15 +6,12 @@ from dataclasses import replace
 from typing import LiteralString, TypeAlias
 
 import pytest
-from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn
+from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn, unsigned
 
 from conftest import Clock
 from muniment.protocol.log.checkpoints import Checkpoint
-from muniment.protocol.log.growth import Edge
 from muniment.service.context import Context
 from muniment.service.resources.log.operating.rotation import begin
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.mark import read_mark
 from muniment.service.running.settings import Settings
 
@@ -37,8 +34,10 @@ HALTED: dict[Place, str] = {
     ("tlog_tiles", "epoch", SECOND_BUNDLE): "the log lacks tile -1/1",
     ("tlog_tiles", "data", "WHERE level = 0 AND n = 1"): "",
     ("tlog_tiles", "data", "WHERE level = 1"): "the stored tree",
-    ("tlog_epochs", "after_function", ""): "does not continue with the functions",
-    ("tlog_epochs", "after_deactivation", ""): "does not continue with the deactivations",
+    ("tlog_cursors", "epoch", "WHERE kind = 1"): "does not continue with the functions",
+    ("tlog_cursors", "kind", "WHERE kind = 1"): "does not continue with the functions",
+    ("tlog_cursors", "after", "WHERE kind = 1"): "does not continue with the functions",
+    ("tlog_cursors", "after", "WHERE kind = 3"): "does not continue with the deactivations",
     ("tlog_runs", "kind", "WHERE first_index = 302"): "does not continue with the deactivations",
 }
 # They need no person: the log is not signed, and goes on when its row is repaired.
@@ -46,7 +45,8 @@ UNSIGNED: list[Place] = [("tlog_epochs", "vkeys", ""), ("tlog_epochs", "state", 
 # Nothing is computed from them, or nothing more: what is signed later is right.
 COUNTED: tuple[LiteralString, ...] = ("first_seq", "first_index", "count")
 HARMLESS: list[Place] = [
-    ("tlog_epochs", "old_trigger", ""), ("tlog_epochs", "backfilled", ""), ("tlog_epochs", "opened_at_ms", ""),
+    ("tlog_cursors", "backfill_until", "WHERE kind = 2"),
+    ("tlog_epochs", "backfilled", ""), ("tlog_epochs", "opened_at_ms", ""),
     ("tlog_tiles", "data", "WHERE level = -1 AND n = 0"), ("tlog_tiles", "data", "WHERE level = 0 AND n = 0"),
     *[("tlog_runs", column, "WHERE first_index = 302") for column in COUNTED],
 ]  # fmt: skip
@@ -83,12 +83,7 @@ async def kept(context: Context, clock: Clock) -> Kept:
     await add_triggers(context, 300)
     assert (await turn(context, clock)).note_size == SHOWN
     await add_triggers(context, 300, first=301)
-    clock.advance(seconds=1)
-    epoch = await epoch_of(context)
-    edge: Edge | None = await store.read_edge(context.database, epoch)
-    while edge:
-        epoch, edge = await Integrator(context)._integrate(epoch, edge)
-    assert epoch.size == STORED
+    assert (await unsigned(context, clock)).size == STORED
     return await Kept.of(context)
 
 

@@ -16,6 +16,7 @@ from muniment.protocol.log.tree import complete_hash, leaf_hash, root_hash
 from muniment.protocol.wire import iso_time
 from muniment.service.context import Context
 from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log.sequencing.checking import check
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.opening import secret_of
 from muniment.service.resources.log.sequencing.store import Epoch
@@ -23,7 +24,7 @@ from muniment.service.resources.triggers import store as triggers
 from muniment.service.resources.triggers.store import NewRow
 
 KEY = "11" * 32
-TABLES = ("tlog_epochs", "tlog_tail", "tlog_tiles", "tlog_runs")
+TABLES = ("tlog_epochs", "tlog_cursors", "tlog_tail", "tlog_tiles", "tlog_runs")
 
 
 class Shown(NamedTuple):
@@ -44,6 +45,13 @@ async def turn(context: Context, clock: Clock) -> Epoch:
     clock.advance(seconds=1)
     await Integrator(context).turn()
     return await epoch_of(context)
+
+
+async def unsigned(context: Context, clock: Clock) -> Epoch:
+    """Bring what waits into the log, as a process does that ends before it signs."""
+    clock.advance(seconds=1)
+    epoch = await epoch_of(context)
+    return await Integrator(context)._grow(await check(context, epoch, since=0))
 
 
 async def entries_of(context: Context) -> list[bytes]:

@@ -52,6 +52,7 @@ _OWNERS: Final = {
     "webhook_attempts": ["service/resources/webhooks"],
     "webhook_dead_letters": ["service/resources/webhooks"],
     "tlog_epochs": ["service/resources/log"],
+    "tlog_cursors": ["service/resources/log"],
     "tlog_tail": ["service/resources/log"],
     "tlog_tiles": ["service/resources/log"],
     "tlog_runs": ["service/resources/log"],

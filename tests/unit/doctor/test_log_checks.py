@@ -17,8 +17,7 @@ from muniment.service.storage import open_database
 NOW_MS = 1_795_204_080_000
 EPOCH = Epoch(
     epoch=1, origin="registry.example/log/1", vkeys="key", state="open", why=None, place="here", size=2,
-    root=bytes(32), after_function=0, after_trigger=0, after_deactivation=0, old_function=0, old_trigger=0,
-    old_deactivation=0, backfilled=1, note=None, note_size=0, opened_at_ms=NOW_MS - 1_000,
+    root=bytes(32), backfilled=1, note=None, note_size=0, opened_at_ms=NOW_MS - 1_000, after={}, backfill_until={},
 )  # fmt: skip
 STATES = {
     "halted": ({"state": "halted", "why": "it went back"}, "it is halted: it went back"),

@@ -60,6 +60,7 @@ _KEYS: Final[dict[LiteralString, LiteralString]] = {
     "time_differences": "differ_ms",
     "events": "seq",
     "tlog_epochs": "epoch",
+    "tlog_cursors": "epoch kind",
     "tlog_tail": "epoch leaf_index",
     "tlog_tiles": "epoch level n",
     "tlog_runs": "epoch kind first_seq",

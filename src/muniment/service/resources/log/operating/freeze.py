@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
+from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
 from muniment.protocol.log.entries import CloseFact, parse_entry
 from muniment.protocol.log.keys import parse_verifier_key
 from muniment.protocol.log.notes import parse_note
 from muniment.protocol.log.tiles import ENTRIES, WIDTH, split_entries, unpacked
 from muniment.service.resources.log.sequencing import opening, store
-from muniment.service.resources.log.sequencing.checking import check_beginning, check_stored
+from muniment.service.resources.log.sequencing.checking import check
 from muniment.service.resources.log.sequencing.mark import raise_mark, read_mark
 from muniment.service.resources.log.witnessing.policies import read_policy
 from muniment.service.resources.log.witnessing.witness_client import known_checkpoints
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from muniment.protocol.log.types import State
     from muniment.service.context import Context
     from muniment.service.resources.log.sequencing.mark import Mark
-    from muniment.service.resources.log.sequencing.store import Epoch
+    from muniment.service.resources.log.sequencing.store import Checked, Epoch
     from muniment.service.storage.database import Reader
 
 
@@ -33,8 +33,9 @@ async def require_epoch(database: Reader) -> Epoch:
 async def freeze(context: Context) -> Epoch:
     """Stop the log: it neither grows nor is signed. Raises `ValueError` unless it is open."""
     epoch = await require_epoch(context.database)
-    if not await context.database.write(lambda tx: store.freeze(tx, epoch, "an operator has frozen it")):
+    if epoch.state != "open":
         raise ValueError(f"the log is {epoch.state}; only an open log is frozen")
+    await context.database.write(lambda tx: store.freeze(tx, epoch, "an operator has frozen it"))
     return await require_epoch(context.database)
 
 
@@ -58,11 +59,13 @@ async def resume(context: Context, seen: list[bytes], *, is_nothing_published: b
             "this host has no mark of the log, so the checkpoints that were shown to others are unknown: give one "
             "with --seen FILE, or confirm with --nothing-published-since that no later one was shown"
         )
-    for each in known:
-        await _check_includes(context.database, epoch, each)
-    await check_stored(context.database, epoch, 0)
-    state: State = "closing" if await _is_closing(context.database, epoch) else "open"
-    await context.database.write(lambda tx: store.resume(tx, epoch, state, place))
+    try:
+        checked = await check(context, epoch, since=0, known=known)
+    except ValueError as error:
+        raise ValueError(f"{error}. `muniment tlog begin` begins an epoch that announces a loss") from None
+    last = parse_entry(await last_entry(context.database, checked))
+    state: State = "closing" if isinstance(last, CloseFact) else "open"
+    await context.database.write(lambda tx: store.resume(tx, checked, state, place))
     if epoch.note is not None:
         raise_mark(context.settings.data_dir, epoch.note)
     return await require_epoch(context.database)
@@ -86,26 +89,9 @@ async def _known(context: Context, epoch: Epoch, mark: Mark | None, seen: list[b
     return known
 
 
-async def _check_includes(database: Reader, epoch: Epoch, signed: Checkpoint) -> None:
-    """Check that our tree begins with the one that was signed. Raises `ValueError`."""
-    if signed.size > epoch.size:
-        raise ValueError(
-            f"a tree of {signed.size} entries was signed, and the database has {epoch.size}: the others are lost here. "
-            "`muniment tlog begin` begins an epoch that announces the loss"
-        )
-    await check_beginning(database, epoch, signed)
-    if epoch.note is not None:
-        await check_beginning(database, epoch, parse_checkpoint(parse_note(epoch.note.encode()).text))
-
-
-async def _is_closing(database: Reader, epoch: Epoch) -> bool:
-    """Whether the last entry closes the epoch."""
-    return isinstance(parse_entry(await last_entry(database, epoch)), CloseFact)
-
-
-async def last_entry(database: Reader, epoch: Epoch) -> bytes:
+async def last_entry(database: Reader, checked: Checked) -> bytes:
     """The bytes of the last entry. Raises `ValueError`."""
-    edge = await store.read_edge(database, epoch)
-    if edge.tail:
-        return edge.tail[-1]
-    return split_entries(unpacked(await store.read_tile(database, epoch.epoch, ENTRIES, epoch.size // WIDTH - 1)))[-1]
+    if checked.edge.tail:
+        return checked.edge.tail[-1]
+    n = checked.epoch.size // WIDTH - 1
+    return split_entries(unpacked(await store.read_tile(database, checked.epoch.epoch, ENTRIES, n)))[-1]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from muniment.protocol.log.entries import CloseFact, parse_entry
 from muniment.protocol.log.growth import grow
 from muniment.protocol.log.keys import keys_of_log
 from muniment.service.resources.log.operating.freeze import last_entry, require_epoch
 from muniment.service.resources.log.sequencing import opening, store
+from muniment.service.resources.log.sequencing.checking import check
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.mark import read_mark
+from muniment.service.resources.log.sequencing.store import Batch
 
 if TYPE_CHECKING:
     from muniment.protocol.log.keys import VerifierKey
@@ -79,21 +79,20 @@ async def rotate(context: Context) -> Epoch:
 
 async def _close(context: Context, epoch: Epoch, key: VerifierKey) -> None:
     """Add the last entry, which names the next key, unless it is there."""
+    if epoch.state not in {"open", "closing"} or epoch.note is None:
+        raise ValueError(f"the log is {epoch.state}, and has to be open and signed: see `muniment tlog status`")
+    mark = read_mark(context.settings.data_dir)
+    if why := await opening.find_halt_reason(context, epoch, mark, await opening.place_of(context, mark)):
+        raise ValueError(why)
+    checked = await check(context, epoch, since=epoch.size)
     if epoch.state == "closing":
-        found = parse_entry(await last_entry(context.database, epoch))
+        found = parse_entry(await last_entry(context.database, checked))
         if not isinstance(found, CloseFact) or found.next_key != key.text:
             raise ValueError("the log closes for another key than the one that is given now")
         return
-    if epoch.state != "open" or epoch.note is None:
-        raise ValueError(f"the log is {epoch.state}, and has to be open and signed: see `muniment tlog status`")
-    mark = read_mark(context.settings.data_dir)
-    if halt := await opening.find_halt_reason(context, epoch, mark, await opening.place_of(context, mark)):
-        raise ValueError(halt.why)
-    grown = grow(await store.read_edge(context.database, epoch), [CloseFact(key.text).data])
-    new = msgspec.structs.replace(epoch, size=grown.edge.size, root=grown.edge.root)
+    batch = Batch(grow(checked.edge, [CloseFact(key.text).data]), epoch.after, epoch.backfilled, [])
 
     async def work(transaction: Transaction) -> None:
-        await store.append(transaction, epoch, grown, new, [])
-        await store.begin_closing(transaction, epoch)
+        await store.begin_closing(transaction, await store.append(transaction, checked, batch))
 
     await context.database.write(work)

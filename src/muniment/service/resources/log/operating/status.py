@@ -77,7 +77,7 @@ async def look(context: Context) -> LogState:
             halt = await opening.find_halt_reason(context, epochs[0], mark, place)
     return LogState(
         name=context.settings.tlog_name, epochs=list(map(_state, epochs)), waiting=waiting,
-        key=_key(context, epochs), halt_reason=halt.why if halt else None,
+        key=_key(context, epochs), halt_reason=halt,
         mark_origin=signed.origin if signed else None, mark_size=signed.size if signed else None,
     )  # fmt: skip
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, LiteralString
 
-from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.checkpoints import Checkpoint, parse_checkpoint
 from muniment.protocol.log.fields import HASH_BYTES, SIZE_MAX
+from muniment.protocol.log.notes import parse_note
 from muniment.protocol.log.tiles import (
     ENTRIES,
     WIDTH,
@@ -23,14 +24,15 @@ from muniment.protocol.log.tree import Range, consistency_ranges, hashes_of, lea
 from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log.sequencing import store
 from muniment.service.resources.log.sequencing.facts import COUNT
-from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
+from muniment.service.resources.log.sequencing.mark import read_mark
+from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, KINDS, TRIGGER, Checked
 from muniment.service.resources.triggers import store as triggers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muniment.protocol.log.growth import Edge
     from muniment.protocol.log.tree import Node, StoredHash
+    from muniment.service.context import Context
     from muniment.service.resources.log.sequencing.store import Epoch
     from muniment.service.storage.database import Reader
 
@@ -41,29 +43,47 @@ _NTH: Final[dict[int, LiteralString]] = {
 _NAMES: Final = {FUNCTION: "functions", TRIGGER: "triggers", DEACTIVATION: "deactivations"}
 
 
-async def read_whole_edge(database: Reader, epoch: Epoch) -> Edge:
-    """The edge of the tree, which must have the root of `epoch`. Raises `ValueError`.
+async def check(context: Context, epoch: Epoch, *, since: int, known: Iterable[Checkpoint] = ()) -> Checked:
+    """Prove the stored epoch, before it grows, is signed or is resumed. Raises `ValueError` with the fault.
 
-    A tree grown from a damaged edge would agree with itself.
+    Its edge has its root: a tree grown from a damaged edge would agree with itself. It begins with each tree that was
+    signed: as it is published, as the mark of this host has it, and as in `known`. The entries of full bundles from
+    `since` on have their hashes. Each cursor is where the last run of its kind ends.
     """
+    database = context.database
     edge = await store.read_edge(database, epoch)
     if edge.root != epoch.root:
         raise ValueError(f"the stored tree of {epoch.size} entries has another root")
-    return edge
-
-
-async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
-    """Check that the stored tree has the root of `epoch`, and that the entries from `before` on have their hashes.
-
-    Raises `ValueError` with the fault.
-    """
-    await read_whole_edge(database, epoch)
-    for n in range(before // WIDTH, epoch.size // WIDTH):
+    for signed in {*known, *_published(epoch), *_marked(context, epoch)}:
+        if (signed.size, signed.root) != (epoch.size, epoch.root):
+            await check_beginning(database, epoch, signed)
+    for n in range(since // WIDTH, epoch.size // WIDTH):
         await _check_bundle(database, epoch.epoch, n)
+    await _check_cursors(database, epoch)
+    return Checked(epoch, edge)
+
+
+def _published(epoch: Epoch) -> list[Checkpoint]:
+    """The published checkpoint, if any; its signatures are not verified. Raises `ValueError` for a damaged one."""
+    found = [] if epoch.note is None else [parse_checkpoint(parse_note(epoch.note.encode()).text)]
+    if (size := sum(each.size for each in found)) != epoch.note_size:
+        raise ValueError(f"the stored checkpoint has {size} entries, and not {epoch.note_size}")
+    return found
+
+
+def _marked(context: Context, epoch: Epoch) -> list[Checkpoint]:
+    """The newest checkpoint of the epoch that this host has signed or seen, if any."""
+    mark = read_mark(context.settings.data_dir)
+    signed = mark.checkpoint if mark else None
+    return [signed] if signed and signed.origin == epoch.origin else []
 
 
 async def check_beginning(database: Reader, epoch: Epoch, signed: Checkpoint) -> None:
     """Check that the stored tree begins with the tree of `signed`. Raises `ValueError`."""
+    if signed.size > epoch.size:
+        raise ValueError(
+            f"a tree of {signed.size} entries was signed, and the database has {epoch.size}: the others are lost here"
+        )
     stored = await _read_hashes(database, epoch, Range(0, signed.size).nodes)
     if root_hash(signed.size, stored) != signed.root:
         raise ValueError(f"the stored tree does not begin with the {signed.size} entries that were signed")
@@ -111,11 +131,8 @@ def hash_of_bundle(bundle: bytes, tile: bytes) -> bytes:
     return full_tile_hash(tile)
 
 
-async def check_cursors(database: Reader, epoch: Epoch) -> None:
-    """Check that each cursor is where the last run of its kind ends. Raises `ValueError`.
-
-    After a damaged cursor, facts would be missing in the log, or logged twice.
-    """
+async def _check_cursors(database: Reader, epoch: Epoch) -> None:
+    """After a damaged cursor, facts would be missing in the log, or logged twice."""
     begun = await _begun(database, epoch)
     for kind, after in epoch.after.items():
         run = await store.last_run(database, epoch.epoch, kind, SIZE_MAX)
@@ -149,4 +166,4 @@ async def signed_cursors(database: Reader, epoch: Epoch, size: int) -> dict[int,
 async def _begun(database: Reader, epoch: Epoch) -> dict[int, int]:
     """The cursors with which an epoch began."""
     before = await store.epoch_before(database, epoch.epoch)
-    return before.after if before else dict.fromkeys(_NAMES, 0)
+    return dict(before.after) if before else dict.fromkeys(KINDS, 0)

@@ -20,7 +20,6 @@ from muniment.service.resources.log.witnessing.witnesses import Witnesses
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from muniment.protocol.log.checkpoints import Checkpoint
     from muniment.protocol.log.notes import Note
     from muniment.service.context import Context
     from muniment.service.resources.log.sequencing.store import Epoch
@@ -68,20 +67,13 @@ class Cosigning:
     async def _compare_one(self, epoch: Epoch, known: KnownCheckpoint) -> None:
         if known.checkpoint is None or known.note is None:
             return
-        why = await self._contradiction(epoch, known.checkpoint)
-        if why is None:
-            return
-        _log.error("a witness contradicts the log", witness=known.witness, detail=why, note=known.note.data.decode())
-        raise ValueError(f"the witness {known.witness} has a checkpoint under the key of this log: {why}")
-
-    async def _contradiction(self, epoch: Epoch, signed: Checkpoint) -> str | None:
-        if signed.size > epoch.size:
-            return f"it has {signed.size} entries, and the database has {epoch.size}"
         try:
-            await check_beginning(self._database, epoch, signed)
+            await check_beginning(self._database, epoch, known.checkpoint)
         except ValueError as error:
-            return str(error)
-        return None
+            note = known.note.data.decode()
+            _log.error("a witness contradicts the log", witness=known.witness, detail=str(error), note=note)
+            text = f"the witness {known.witness} has a checkpoint under the key of this log: {error}"
+            raise ValueError(text) from None
 
     async def cosign(self, epoch: Epoch, note: Note, now_s: int) -> str | None:
         """The note with the cosignatures of witnesses, or None if the quorum is required and missing.

@@ -69,7 +69,7 @@ async def last_numbers(database: Reader) -> dict[int, int]:
 
 
 async def read_waiting(
-    database: Reader, after: dict[int, int], before: dict[int, int], until_ms: int, room: int
+    database: Reader, after: Mapping[int, int], before: Mapping[int, int], until_ms: int, room: int
 ) -> list[Waiting]:
     """At most `room` facts: functions, then triggers, then deactivations, each in the order of commits.
 

@@ -6,28 +6,25 @@ Each process has one, without locks: the first to store a batch wins, and the ot
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
 
-from muniment.protocol.log.checkpoints import Checkpoint, parse_checkpoint
+from muniment.protocol.log.checkpoints import Checkpoint
 from muniment.protocol.log.entries import BackfilledFact
-from muniment.protocol.log.growth import Edge, grow
+from muniment.protocol.log.growth import grow
 from muniment.protocol.log.keys import COSIGNATURE, SigningKey, keys_of_log
 from muniment.protocol.log.notes import parse_note, sign_note, verified
 from muniment.protocol.wire import iso_time
 from muniment.service.resources.log.sequencing import opening, store
-from muniment.service.resources.log.sequencing.checking import (
-    check_beginning,
-    check_cursors,
-    check_stored,
-    read_whole_edge,
-)
+from muniment.service.resources.log.sequencing.checking import check
 from muniment.service.resources.log.sequencing.cosigning import Cosigning
 from muniment.service.resources.log.sequencing.facts import Waiting, read_waiting
-from muniment.service.resources.log.sequencing.mark import raise_mark, read_mark
-from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken, Run
+from muniment.service.resources.log.sequencing.mark import raise_mark
+from muniment.service.resources.log.sequencing.store import KINDS, Batch, Checked, Epoch, Overtaken, Run
 
 if TYPE_CHECKING:
     from muniment.service.context import Context
@@ -86,14 +83,19 @@ class Integrator:
         found = await opening.opened(self._context)
         if found is None:
             return
-        epoch, halt = found
-        if halt:
-            await self._halt(epoch, halt.why)
+        epoch, why = found
+        if why:
+            await self._halt(epoch, why)
         elif epoch.state in _SIGNED:
-            try:
-                await self._work(epoch)
-            except ValueError as error:
-                await self._judge(epoch, error)
+            async with self._judged(epoch):
+                checked = await self._check(epoch)
+                if epoch.state == "open":
+                    epoch = await self._grow(checked)
+                else:
+                    epoch = checked.epoch
+                if epoch.backfilled is not None:
+                    async with self._judged(epoch):  # the epoch as it is now counts
+                        await self._sign(epoch)
 
     async def _show(self) -> None:
         """Set the gauges of the log."""
@@ -106,95 +108,86 @@ class Integrator:
         if (at_ms := epoch.signed_at_ms) is not None:
             metrics.gauge("tlog_checkpoint_timestamp_seconds").set(at_ms // 1000)
 
-    async def _work(self, epoch: Epoch) -> None:
+    async def _check(self, epoch: Epoch) -> Checked:
+        """Prove the epoch before it grows; once in a process, witnesses are asked too. Raises `ValueError`."""
+        checked = await check(self._context, epoch, since=epoch.size)
         if not self._is_compared:
-            await self._compare(epoch)
+            await self._cosigning.compare(epoch)
+            self._is_compared = True
         if epoch.note is not None:
             await asyncio.to_thread(raise_mark, self._context.settings.data_dir, epoch.note)
-        edge: Edge | None = None
-        if epoch.state == "open":
-            await check_cursors(self._context.database, epoch)
-            edge = await read_whole_edge(self._context.database, epoch)
-        while edge is not None:
-            begun_ms = self._context.clock.monotonic_ms()
-            epoch, edge = await self._integrate(epoch, edge)
-            # During a long backfill, requests get half of the process.
-            await asyncio.sleep(min((self._context.clock.monotonic_ms() - begun_ms) / 1000, _REST_S_MAX))
-        if epoch.backfilled is not None:
-            try:
-                await self._publish(epoch)
-            except ValueError as error:  # for `_judge`, the epoch as it is now counts
-                await self._judge(epoch, error)
+        return checked
 
-    async def _compare(self, epoch: Epoch) -> None:
-        """Once in a process, compare the tree with the mark and the checkpoints of witnesses. Raises `ValueError`."""
-        mark = read_mark(self._context.settings.data_dir)
-        signed = mark.checkpoint if mark else None
-        if signed is not None and signed.origin == epoch.origin:
-            await check_beginning(self._context.database, epoch, signed)
-        await self._cosigning.compare(epoch)
-        self._is_compared = True
-
-    async def _judge(self, epoch: Epoch, error: ValueError) -> None:
-        """Halt the log for `error`, unless another process has changed it. The next turn compares first."""
-        now = await store.newest(self._context.database)
-        self._is_compared = False
-        if now is not None and (now.epoch, now.size, now.note_size) == (epoch.epoch, epoch.size, epoch.note_size):
-            await self._halt(now, str(error))
+    @asynccontextmanager
+    async def _judged(self, epoch: Epoch) -> AsyncGenerator[None]:
+        """Halt the log for a `ValueError`, unless another process has changed it. The next turn compares first."""
+        try:
+            yield
+        except ValueError as error:
+            now = await store.newest(self._context.database)
+            self._is_compared = False
+            if now is not None and (now.epoch, now.size, now.note_size) == (epoch.epoch, epoch.size, epoch.note_size):
+                await self._halt(now, str(error))
 
     async def _halt(self, epoch: Epoch, why: str) -> None:
         _log.error("the transparency log is halted; the registry keeps serving", origin=epoch.origin, detail=why)
         await self._context.database.write(lambda tx: store.halt(tx, epoch, why))
 
-    async def _integrate(self, epoch: Epoch, edge: Edge) -> tuple[Epoch, Edge | None]:
-        """Store a batch, at most up to the end of a bundle. Returns the new tree; no edge if no fact was due."""
+    async def _grow(self, checked: Checked) -> Epoch:
+        """Store batches until no fact is due."""
+        clock = self._context.clock
+        begun_ms = clock.monotonic_ms()
+        while (grown := await self._integrate(checked)) is not None:
+            checked = grown
+            # During a long backfill, requests get half of the process.
+            await asyncio.sleep(min((clock.monotonic_ms() - begun_ms) / 1000, _REST_S_MAX))
+            begun_ms = clock.monotonic_ms()
+        return checked.epoch
+
+    async def _integrate(self, checked: Checked) -> Checked | None:
+        """Store a batch, at most up to the end of a bundle. None if no fact was due."""
         # The log's time is in whole seconds, and never earlier than that of an entry.
         database, now_ms = self._context.database, self._context.now_ms() // 1000 * 1000
-        settled = await store.settled_before(database)
-        ends = dict.fromkeys(epoch.after, settled)
+        (epoch, edge), settled = checked, await store.settled_before(database)
+        ends = dict.fromkeys(KINDS, settled)
         if epoch.backfilled is None:
-            ends = {kind: min(settled, last + 1) for kind, last in epoch.old.items()}
+            ends = {kind: min(settled, last + 1) for kind, last in epoch.backfill_until.items()}
         waiting = await read_waiting(database, epoch.after, ends, now_ms, edge.room)
         entries, backfilled = [each.data for each in waiting], epoch.backfilled
         after = {**epoch.after, **{each.kind: each.seq for each in waiting}}
-        has_all_old = all(after[kind] >= last for kind, last in epoch.old.items())
+        has_all_old = all(after[kind] >= last for kind, last in epoch.backfill_until.items())
         if backfilled is None and has_all_old and len(entries) < edge.room:
             backfilled = epoch.size + len(entries)
             entries.append(BackfilledFact(iso_time(now_ms)).data)
         if not entries:
-            return epoch, None
+            return None
         self._warn_late(epoch, waiting, now_ms)
         grown = await asyncio.to_thread(grow, edge, entries)
-        new = _moved(epoch, grown.edge.size, grown.edge.root, after, backfilled)
-        runs = _runs(epoch.size, waiting)
-        await database.write(lambda tx: store.append(tx, epoch, grown, new, runs))
-        return new, grown.edge
+        batch = Batch(grown, after, backfilled, _runs(epoch.size, waiting))
+        return await database.write(lambda tx: store.append(tx, checked, batch))
 
     def _warn_late(self, epoch: Epoch, waiting: list[Waiting], now_ms: int) -> None:
         late_ms = max((now_ms - each.since_ms for each in waiting), default=0)
         if epoch.backfilled is not None and late_ms > _LATE_MS:
             _log.warning("facts came late into the transparency log", seconds=late_ms // 1000)
 
-    async def _publish(self, epoch: Epoch) -> None:
-        """Check the stored tree, sign and publish it, if it has grown or the last signature is old."""
+    async def _sign(self, epoch: Epoch) -> None:
+        """Prove the stored tree, sign and publish it, if it has grown or the last signature is old."""
         keys = self._keys(epoch)
         if keys is None:
             return
-        published, signed_s = _published(epoch, keys)
+        signed_s = _signed_s(epoch, keys)
         now_s = max(self._context.now_ms() // 1000, signed_s)
-        is_fresh = published and published.size == epoch.size and now_s - signed_s < _FRESH_S
+        is_fresh = epoch.note_size == epoch.size and now_s - signed_s < _FRESH_S
         if is_fresh and not self._cosigning.is_due:
             return
-        database = self._context.database
-        await check_stored(database, epoch, published.size if published else 0)
-        if published:
-            await check_beginning(database, epoch, published)
+        checked = await check(self._context, epoch, since=epoch.note_size)
         text = Checkpoint(epoch.origin, epoch.size, epoch.root).text
         signed = sign_note(text, keys, now_s)
         await asyncio.to_thread(raise_mark, self._context.settings.data_dir, signed.data.decode())
         note = await self._cosigning.cosign(epoch, signed, now_s)
         if note is not None:
-            await database.write(lambda tx: store.publish(tx, epoch, note, epoch.size))
+            await self._context.database.write(lambda tx: store.publish(tx, checked, note))
 
     def _keys(self, epoch: Epoch) -> tuple[SigningKey, SigningKey] | None:
         """The keys of the epoch, if this process has them."""
@@ -210,26 +203,14 @@ class Integrator:
         return keys
 
 
-def _published(epoch: Epoch, keys: tuple[SigningKey, SigningKey]) -> tuple[Checkpoint | None, int]:
-    """The published checkpoint, and its time in seconds since 1970. Raises `ValueError` for a damaged one."""
+def _signed_s(epoch: Epoch, keys: tuple[SigningKey, SigningKey]) -> int:
+    """The time of the published checkpoint, in seconds since 1970; 0 without one. Raises `ValueError`."""
     if epoch.note is None:
-        return None, 0
-    note = parse_note(epoch.note.encode())
-    times = verified(note, [key.verifier for key in keys])
+        return 0
+    times = verified(parse_note(epoch.note.encode()), [key.verifier for key in keys])
     if len(times) != len(keys):
         raise ValueError("the stored checkpoint has no signature by the keys of the log")
-    at_s = max((at_s for key, at_s in times.items() if key.kind == COSIGNATURE), default=0)
-    checkpoint = parse_checkpoint(note.text)
-    if checkpoint.size != epoch.note_size:
-        raise ValueError(f"the stored checkpoint has {checkpoint.size} entries, and not {epoch.note_size}")
-    return checkpoint, at_s
-
-
-def _moved(epoch: Epoch, size: int, root: bytes, after: dict[int, int], backfilled: int | None) -> Epoch:
-    return msgspec.structs.replace(
-        epoch, size=size, root=root, backfilled=backfilled,
-        after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
-    )  # fmt: skip
+    return max(at_s for key, at_s in times.items() if key.kind == COSIGNATURE)
 
 
 def _runs(first_index: int, waiting: list[Waiting]) -> list[Run]:

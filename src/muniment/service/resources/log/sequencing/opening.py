@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from muniment import durable
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
@@ -21,14 +21,13 @@ from muniment.service.resources.log.sequencing import store
 from muniment.service.resources.log.sequencing.checking import signed_cursors
 from muniment.service.resources.log.sequencing.facts import last_numbers
 from muniment.service.resources.log.sequencing.mark import Mark, claim_place, read_mark
-from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch
+from muniment.service.resources.log.sequencing.store import KINDS, Epoch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.service.context import Context
     from muniment.service.running.settings import Settings
-    from muniment.service.storage.database import Transaction
 
 KEY_FILE: Final = "tlog-key"
 NEXT_KEY_FILE: Final = "tlog-key.next"
@@ -39,12 +38,6 @@ _MAY_SEE_PLACE: Final = """SELECT coalesce(
 _PLACE: Final = """SELECT
     system_identifier::text || '-' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || '-' || pg_database.oid::text
     FROM pg_control_system(), pg_database WHERE datname = current_database()"""
-
-
-class HaltReason(NamedTuple):
-    """Why the log must halt."""
-
-    why: str
 
 
 def name_fault(settings: Settings, epoch: Epoch) -> str | None:
@@ -128,19 +121,19 @@ async def place_of(context: Context, mark: Mark | None) -> str:
     return (await context.database.fetch(_PLACE))[0][0] if may_see else ""
 
 
-async def find_halt_reason(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> HaltReason | None:
+async def find_halt_reason(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> str | None:
     """The reason to halt `epoch`, if there is one."""
     if place != epoch.place and place and epoch.place:
-        return HaltReason("the database is a copy, or it was moved or restored: it is not where the log was last open")
+        return "the database is a copy, or it was moved or restored: it is not where the log was last open"
     signed = mark.checkpoint if mark else None
     if signed is None or signed.origin != epoch.origin:
         if signed is None or await store.has_origin(context.database, signed.origin):
             return None
         if 0 < _number_of(signed.origin, epoch.origin) < epoch.epoch:  # lost, and replaced by a later epoch
             return None
-        return HaltReason(f"this host has signed checkpoints of {signed.origin}, which the database lacks")
+        return f"this host has signed checkpoints of {signed.origin}, which the database lacks"
     if epoch.size < signed.size:
-        return HaltReason(f"this host has signed {signed.size} entries, and the database has {epoch.size}")
+        return f"this host has signed {signed.size} entries, and the database has {epoch.size}"
     return None
 
 
@@ -161,20 +154,14 @@ async def begin_epoch(
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.name, key.text, _previous(before, mark), reason, iso_time(now_ms), time_key.text)
     edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
-    after = await signed_cursors(context.database, before, _shown_size(before)) if before else dict.fromkeys(old, 0)
+    after = await signed_cursors(context.database, before, _shown_size(before)) if before else dict.fromkeys(KINDS, 0)
     new = Epoch(
         epoch=number, origin=key.name, vkeys=f"{key.text}\n{time_key.text}",
         state="open", why=None, place=place,
-        size=edge.size, root=edge.root,
-        after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
-        old_function=old[FUNCTION], old_trigger=old[TRIGGER], old_deactivation=old[DEACTIVATION],
-        backfilled=None, note=None, note_size=0, opened_at_ms=now_ms,
+        size=edge.size, root=edge.root, backfilled=None, note=None, note_size=0, opened_at_ms=now_ms,
+        after=after, backfill_until=old,
     )  # fmt: skip
-
-    async def work(transaction: Transaction) -> None:
-        await store.begin(transaction, new, edge)
-
-    await context.database.write(work)
+    await context.database.write(lambda tx: store.begin(tx, new, edge))
     return new
 
 
@@ -199,7 +186,7 @@ def origin_of(context: Context, number: int) -> str:
     return f"{context.settings.tlog_name}/log/{number}"
 
 
-async def opened(context: Context) -> tuple[Epoch, HaltReason | None] | None:
+async def opened(context: Context) -> tuple[Epoch, str | None] | None:
     """The newest epoch, or the first one begun now, and the reason to halt it. None without a key.
 
     Raises `ValueError` for a damaged file of the host and for another name in the settings, `OSError`, and `Overtaken`.

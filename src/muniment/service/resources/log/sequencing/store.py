@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, LiteralString
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
 import msgspec
 
@@ -19,20 +21,30 @@ if TYPE_CHECKING:
 FUNCTION: Final = 1
 TRIGGER: Final = 2
 DEACTIVATION: Final = 3
+KINDS: Final[tuple[int, ...]] = (FUNCTION, TRIGGER, DEACTIVATION)
 _RUN_MAX: Final = 256
-_AFTER: Final[dict[int, LiteralString]] = {
-    FUNCTION: "after_function",
-    TRIGGER: "after_trigger",
-    DEACTIVATION: "after_deactivation",
+_COLUMNS: Final = "epoch, origin, vkeys, state, why, place, size, root, backfilled, note, note_size, opened_at_ms"
+# Every change of the state of an epoch, by step. docs/transparency-log.md draws them; a test compares both.
+STEPS: Final[Mapping[str, frozenset[tuple[State, State]]]] = {
+    "append": frozenset({("open", "open")}),
+    "publish": frozenset({("open", "open"), ("closing", "closing")}),
+    "begin_closing": frozenset({("open", "closing")}),
+    "freeze": frozenset({("open", "frozen")}),
+    "halt": frozenset({("open", "halted"), ("closing", "halted")}),
+    # A log that is open, and would be halted here: it has moved, and is checked.
+    "resume": frozenset(
+        {("frozen", "open"), ("halted", "open"), ("halted", "closing"), ("open", "open"), ("closing", "closing")}
+    ),
+    # Closes the epoch before the new one, which is open.
+    "begin": frozenset({("open", "closed"), ("closing", "closed"), ("frozen", "closed"), ("halted", "closed")}),
 }
-_COLUMNS: Final = (
-    "epoch, origin, vkeys, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
-    "old_function, old_trigger, old_deactivation, backfilled, note, note_size, opened_at_ms"
-)
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """A row of `tlog_epochs`: docs/develop/database.md has the meaning of each column."""
+    """A row of `tlog_epochs` and its rows of `tlog_cursors`: docs/database.md has the meaning of each column.
+
+    `after` and `backfill_until` have a number for each kind of fact. A cursor that is lost is -1, which no epoch has.
+    """
 
     epoch: int
     origin: str
@@ -42,16 +54,12 @@ class Epoch(msgspec.Struct, frozen=True):
     place: str
     size: int
     root: bytes
-    after_function: int
-    after_trigger: int
-    after_deactivation: int
-    old_function: int
-    old_trigger: int
-    old_deactivation: int
     backfilled: int | None
     note: str | None
     note_size: int
     opened_at_ms: int
+    after: Mapping[int, int]
+    backfill_until: Mapping[int, int]
 
     @property
     def vkey(self) -> str:
@@ -68,15 +76,15 @@ class Epoch(msgspec.Struct, frozen=True):
             return None
         return max((1000 * at_s for key, at_s in times.items() if key.kind == COSIGNATURE), default=None)
 
-    @property
-    def after(self) -> dict[int, int]:
-        """The last number in the tree, for each kind of fact."""
-        return {FUNCTION: self.after_function, TRIGGER: self.after_trigger, DEACTIVATION: self.after_deactivation}
 
-    @property
-    def old(self) -> dict[int, int]:
-        """The last number when the epoch began, for each kind of fact."""
-        return {FUNCTION: self.old_function, TRIGGER: self.old_trigger, DEACTIVATION: self.old_deactivation}
+class Checked(NamedTuple):
+    """An epoch, and the edge of its tree, which were compared with all that is stored and was signed.
+
+    `checking.check` makes it, and `append` makes the next one. Only a checked epoch grows, is shown, or is resumed.
+    """
+
+    epoch: Epoch
+    edge: Edge
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -88,43 +96,65 @@ class Run(msgspec.Struct, frozen=True):
     count: int
 
 
+class Batch(NamedTuple):
+    """What a batch makes of an epoch: its tree, its cursors, its `backfilled`, and the runs that are new."""
+
+    grown: Grown
+    after: Mapping[int, int]
+    backfilled: int | None
+    runs: list[Run]
+
+
 class Overtaken(Exception):
     """Another process has changed the epoch: the transaction is rolled back."""
 
 
 async def newest(database: Reader) -> Epoch | None:
     """The newest epoch, or None before the log has begun."""
-    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC LIMIT 1")
-    return Epoch(*rows[0]) if rows else None
+    return await _first(database, "WHERE epoch = (SELECT max(epoch) FROM tlog_epochs)")
 
 
 async def all_epochs(database: Reader) -> list[Epoch]:
     """All epochs, the newest first."""
-    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC")
-    return [Epoch(*row) for row in rows]
+    return await _read(database, "")
 
 
 async def find_epoch(database: Reader, number: int) -> Epoch | None:
     """The epoch with this number."""
-    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs WHERE epoch = ?", (number,))
-    return Epoch(*rows[0]) if rows else None
+    return await _first(database, "WHERE epoch = ?", number)
 
 
 async def epoch_before(database: Reader, number: int) -> Epoch | None:
     """The last epoch before this number."""
-    rows = await database.fetch(
-        f"SELECT {_COLUMNS} FROM tlog_epochs WHERE epoch < ? ORDER BY epoch DESC LIMIT 1", (number,)
-    )
-    return Epoch(*rows[0]) if rows else None
+    return await _first(database, "WHERE epoch = (SELECT max(epoch) FROM tlog_epochs WHERE epoch < ?)", number)
 
 
 async def epoch_with(database: Reader, kind: int, seq: int) -> Epoch | None:
     """The epoch whose tree has the fact with this number, if any."""
+    where: LiteralString = "WHERE epoch = (SELECT min(epoch) FROM tlog_cursors WHERE kind = ? AND after >= ?)"
+    return await _first(database, where, kind, seq)
+
+
+async def _first(database: Reader, where: LiteralString, *values: int) -> Epoch | None:
+    found = await _read(database, where, *values)
+    return found[0] if found else None
+
+
+async def _read(database: Reader, where: LiteralString, *values: int) -> list[Epoch]:
+    """The epochs with this condition, the newest first. It is one statement, because the log may grow meanwhile."""
     rows = await database.fetch(
-        f"SELECT {_COLUMNS} FROM tlog_epochs WHERE {_AFTER[kind]} >= ? ORDER BY epoch LIMIT 1",
-        (seq,),
+        f"""SELECT {_COLUMNS}, kind, after, backfill_until FROM tlog_epochs LEFT JOIN tlog_cursors USING (epoch)
+            {where} ORDER BY epoch DESC""",
+        values,
     )
-    return Epoch(*rows[0]) if rows else None
+    found, cursors = dict[int, tuple[Any, ...]](), dict[int, dict[int, tuple[int, int]]]()
+    for *columns, kind, after, until in rows:
+        found[columns[0]] = tuple(columns)
+        cursors.setdefault(columns[0], dict.fromkeys(KINDS, (-1, 0)))[kind] = after, until
+    return [
+        Epoch(*columns, *({kind: cursors[number][kind][at] for kind in KINDS} for at in (0, 1)))
+        for number, columns in found.items()
+    ]
 
 
 async def has_origin(database: Reader, origin: str) -> bool:
@@ -137,17 +167,22 @@ async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
 
     Raises `Overtaken` if it exists.
     """
-    row = msgspec.structs.astuple(new)
+    row = msgspec.structs.astuple(new)[:-2]
     added = await transaction.execute(
         f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({placeholders(len(row))}) ON CONFLICT DO NOTHING",
         row,
     )
     if not added:
         raise Overtaken
+    for kind, after in new.after.items():
+        await transaction.execute(
+            """INSERT INTO tlog_cursors (epoch, kind, after, backfill_until)
+               SELECT epoch, ?, ?, ? FROM tlog_epochs WHERE epoch <= ? AND state <> 'closed'
+               ON CONFLICT (epoch, kind) DO UPDATE SET after = excluded.after""",
+            (kind, after, new.backfill_until[kind], new.epoch),
+        )
     await transaction.execute(
-        """UPDATE tlog_epochs SET state = 'closed', after_function = ?, after_trigger = ?, after_deactivation = ?
-           WHERE epoch < ? AND state <> 'closed'""",
-        (new.after_function, new.after_trigger, new.after_deactivation, new.epoch),
+        "UPDATE tlog_epochs SET state = 'closed' WHERE epoch < ? AND state <> 'closed'", (new.epoch,)
     )
     await _add_tail(transaction, new.epoch, 0, edge.tail)
 
@@ -194,27 +229,28 @@ async def read_tail(database: Reader, epoch: int, first: int, count: int) -> lis
     return [entry for _, entry in rows] if rows and rows[0][0] == first else []
 
 
-async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoch, added: list[Run]) -> None:
-    """Store the grown tree, and `new` as the row of its epoch. Raises `Overtaken`."""
-    changed = await transaction.execute(
-        """UPDATE tlog_epochs SET size = ?, root = ?, after_function = ?, after_trigger = ?, after_deactivation = ?,
-           backfilled = ? WHERE epoch = ? AND state = 'open' AND size = ?""",
-        (
-            new.size, new.root, new.after_function, new.after_trigger, new.after_deactivation,
-            new.backfilled, epoch.epoch, epoch.size,
-        ),
-    )  # fmt: skip
-    if changed != 1:
-        raise Overtaken
-    if grown.edge.tail:
-        first = epoch.size % WIDTH
-        await _add_tail(transaction, epoch.epoch, epoch.size, grown.edge.tail[first:])
+async def append(transaction: Transaction, checked: Checked, batch: Batch) -> Checked:
+    """Store a batch. Returns the grown epoch. Raises `Overtaken`."""
+    epoch, edge = checked.epoch, batch.grown.edge
+    new: dict[LiteralString, object] = {"size": edge.size, "root": edge.root, "backfilled": batch.backfilled}
+    await _change(transaction, "append", epoch, "open", new, "AND size = ?", epoch.size)
+    for kind, after in batch.after.items():
+        if after != epoch.after[kind]:
+            await transaction.execute(
+                "UPDATE tlog_cursors SET after = ? WHERE epoch = ? AND kind = ?", (after, epoch.epoch, kind)
+            )
+    if edge.tail:
+        await _add_tail(transaction, epoch.epoch, epoch.size, edge.tail[len(checked.edge.tail) :])
     else:
         await transaction.execute("DELETE FROM tlog_tail WHERE epoch = ?", (epoch.epoch,))
-    for tile in grown.tiles:
+    for tile in batch.grown.tiles:
         await _put_tile(transaction, epoch.epoch, tile)
-    for run in added:
+    for run in batch.runs:
         await _add_run(transaction, epoch.epoch, run)
+    grown = msgspec.structs.replace(
+        epoch, size=edge.size, root=edge.root, backfilled=batch.backfilled, after=batch.after
+    )
+    return Checked(grown, edge)
 
 
 async def _add_tail(transaction: Transaction, epoch: int, first: int, entries: tuple[bytes, ...]) -> None:
@@ -232,48 +268,55 @@ async def _put_tile(transaction: Transaction, epoch: int, tile: StoredTile) -> N
     )
 
 
-async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) -> bool:
-    """Publish a signed checkpoint. Returns whether the epoch still grows and has the note of `epoch`.
-
-    Another process may have published a later one while witnesses were asked.
-    """
-    shown = await transaction.execute(
-        """UPDATE tlog_epochs SET note = ?, note_size = ?
-           WHERE epoch = ? AND state IN ('open', 'closing') AND note_size <= ? AND coalesce(note, '') = ?""",
-        (note, size, epoch.epoch, size, epoch.note or ""),
-    )
-    return shown == 1
+async def publish(transaction: Transaction, checked: Checked, note: str) -> None:
+    """Publish the signed checkpoint of an epoch, unless another process has published one meanwhile."""
+    epoch = checked.epoch
+    with suppress(Overtaken):
+        await _change(
+            transaction, "publish", epoch, epoch.state, {"note": note, "note_size": epoch.size},
+            "AND note_size <= ? AND coalesce(note, '') = ?", epoch.size, epoch.note or "",
+        )  # fmt: skip
 
 
 async def halt(transaction: Transaction, epoch: Epoch, why: str) -> None:
-    """Halt the log; its last checkpoint stays published."""
-    await transaction.execute(
-        "UPDATE tlog_epochs SET state = 'halted', why = ? WHERE epoch = ? AND state IN ('open', 'closing')",
-        (why, epoch.epoch),
-    )
+    """Halt the log, unless another process has changed its state. Its last checkpoint stays published."""
+    with suppress(Overtaken):
+        await _change(transaction, "halt", epoch, "halted", {"why": why})
 
 
-async def freeze(transaction: Transaction, epoch: Epoch, why: str) -> bool:
-    """Freeze an open log for an operator. Returns whether it was open."""
-    frozen = await transaction.execute(
-        "UPDATE tlog_epochs SET state = 'frozen', why = ? WHERE epoch = ? AND state = 'open'", (why, epoch.epoch)
-    )
-    return frozen == 1
+async def freeze(transaction: Transaction, epoch: Epoch, why: str) -> None:
+    """Freeze an open log for an operator. Raises `Overtaken` unless it is open."""
+    await _change(transaction, "freeze", epoch, "frozen", {"why": why})
 
 
-async def resume(transaction: Transaction, epoch: Epoch, state: State, place: str) -> None:
+async def resume(transaction: Transaction, checked: Checked, state: State, place: str) -> None:
     """Resume a stopped log at `place`. Raises `Overtaken` if it has changed meanwhile."""
-    resumed = await transaction.execute(
-        "UPDATE tlog_epochs SET state = ?, why = NULL, place = ? WHERE epoch = ? AND state = ? AND size = ?",
-        (state, place, epoch.epoch, epoch.state, epoch.size),
-    )
-    if resumed != 1:
+    epoch = checked.epoch
+    await _change(transaction, "resume", epoch, state, {"why": None, "place": place}, "AND size = ?", epoch.size)
+
+
+async def begin_closing(transaction: Transaction, checked: Checked) -> None:
+    """Add no further entries; the tree is still signed. Raises `Overtaken`."""
+    await _change(transaction, "begin_closing", checked.epoch, "closing", {})
+
+
+async def _change(
+    transaction: Transaction, step: str, epoch: Epoch, state: State, new: dict[LiteralString, object],
+    also: LiteralString = "", *values: object,
+) -> None:  # fmt: skip
+    """Bring an epoch into `state`, with new values of columns. Raises `Overtaken` where `STEPS` does not allow it.
+
+    `also` is a further condition on the stored epoch, with its values.
+    """
+    if (epoch.state, state) not in STEPS[step]:
         raise Overtaken
-
-
-async def begin_closing(transaction: Transaction, epoch: Epoch) -> None:
-    """Add no further entries; the tree is still signed."""
-    await transaction.execute("UPDATE tlog_epochs SET state = 'closing' WHERE epoch = ?", (epoch.epoch,))
+    sets = ", ".join(f"{column} = ?" for column in ("state", *new))
+    changed = await transaction.execute(
+        f"UPDATE tlog_epochs SET {sets} WHERE epoch = ? AND state = ? {also}",
+        (state, *new.values(), epoch.epoch, epoch.state, *values),
+    )
+    if changed != 1:
+        raise Overtaken
 
 
 async def settled_before(database: Reader) -> int:

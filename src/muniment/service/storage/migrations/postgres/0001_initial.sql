@@ -537,10 +537,8 @@ CREATE TABLE webhook_dead_letters (
 -- The transparency log: a tree of hashes over functions, triggers and deactivations.
 -- A row for each epoch of the log: a tree with an origin and a key of its own.
 --   vkeys        the keys that verify its checkpoints and their time, a line each
---   state        `open`, `frozen`, `halted` or `closed`; why: the reason of a halt
+--   state        `open`, `closing`, `frozen`, `halted` or `closed`; why: the reason of a halt
 --   place        the database that the log was last opened in
---   after_*      the last number of each table whose row is in the tree
---   old_*        the last number of each table when the epoch began, whose rows are older than it
 --   backfilled   the index of the entry after those older rows; NULL: not yet reached
 --   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
 CREATE TABLE tlog_epochs (
@@ -552,16 +550,20 @@ CREATE TABLE tlog_epochs (
   place text NOT NULL,
   size bigint NOT NULL,
   root bytea NOT NULL CHECK (length(root) = 32),
-  after_function bigint NOT NULL,
-  after_trigger bigint NOT NULL,
-  after_deactivation bigint NOT NULL,
-  old_function bigint NOT NULL,
-  old_trigger bigint NOT NULL,
-  old_deactivation bigint NOT NULL,
   backfilled bigint,
   note text,
   note_size bigint NOT NULL,
   opened_at_ms bigint NOT NULL
+);
+
+-- How far the tree has the facts of a kind (1: function_creators, 2: triggers, 3: deactivations): up to the number
+-- `after` in their table. Those up to `backfill_until` are older than the epoch.
+CREATE TABLE tlog_cursors (
+  epoch bigint NOT NULL,
+  kind bigint NOT NULL,
+  after bigint NOT NULL,
+  backfill_until bigint NOT NULL,
+  PRIMARY KEY (epoch, kind)
 );
 
 -- The entries after the last full bundle, 255 at most.

@@ -470,10 +470,8 @@ CREATE TABLE webhook_dead_letters (
 -- The transparency log: a tree of hashes over functions, triggers and deactivations.
 -- A row for each epoch of the log: a tree with an origin and a key of its own.
 --   vkeys        the keys that verify its checkpoints and their time, a line each
---   state        `open`, `frozen`, `halted` or `closed`; why: the reason of a halt
+--   state        `open`, `closing`, `frozen`, `halted` or `closed`; why: the reason of a halt
 --   place        the database that the log was last opened in
---   after_*      the last number of each table whose row is in the tree
---   old_*        the last number of each table when the epoch began, whose rows are older than it
 --   backfilled   the index of the entry after those older rows; NULL: not yet reached
 --   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
 CREATE TABLE tlog_epochs (
@@ -485,16 +483,20 @@ CREATE TABLE tlog_epochs (
   place TEXT NOT NULL,
   size INTEGER NOT NULL,
   root BLOB NOT NULL CHECK (length(root) = 32),
-  after_function INTEGER NOT NULL,
-  after_trigger INTEGER NOT NULL,
-  after_deactivation INTEGER NOT NULL,
-  old_function INTEGER NOT NULL,
-  old_trigger INTEGER NOT NULL,
-  old_deactivation INTEGER NOT NULL,
   backfilled INTEGER,
   note TEXT,
   note_size INTEGER NOT NULL,
   opened_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- How far the tree has the facts of a kind (1: function_creators, 2: triggers, 3: deactivations): up to the number
+-- `after` in their table. Those up to `backfill_until` are older than the epoch.
+CREATE TABLE tlog_cursors (
+  epoch INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  after INTEGER NOT NULL,
+  backfill_until INTEGER NOT NULL,
+  PRIMARY KEY (epoch, kind)
 ) STRICT;
 
 -- The entries after the last full bundle, 255 at most.
