@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _RENEWED: Final = (
     "TO was a registry before: earlier cursors are refused (410 cursor-too-old), and clients that follow a listing "
-    "start it again"
+    "start over"
 )
 _EPOCHS: Final = copying.Table("tlog_epochs", ("epoch",))
 _FUNCTIONS: Final = copying.Table("functions", ("seq",))

@@ -81,7 +81,7 @@ class Summary(Contents, frozen=True):
             )
         return (
             f"restored the backup of {self.made_at} to {self.data_dir} ({Contents.__str__(self)})\n{of_keys}\n"
-            "Earlier cursors are refused (410 cursor-too-old): clients that follow a listing start it again.\n"
+            "Earlier cursors are refused (410 cursor-too-old): clients that follow a listing start over.\n"
             "Next: `muniment verify`, then `muniment serve`, with the same settings."
         )
 
