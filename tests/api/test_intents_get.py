@@ -21,7 +21,7 @@ NOW_S = NOW_MS // 1_000
 HASH = "0x" + "ab" * 32
 MEMBERS = [
     "op", "user", "settler", "nonce", "deadline", "data", "maxFees", "events", "configSig", "minValidations", "hash",
-    "executionHash", "createdAt", "status", "generation", "proposals", "logs",
+    "createdAt", "executionHash", "status", "generation", "proposals", "logs",
 ]  # fmt: skip
 
 

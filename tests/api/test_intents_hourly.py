@@ -13,7 +13,7 @@ from applications import another_process
 from conftest import NOW_MS, Clock
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.context import Context
-from muniment.service.resources.intents.reading.hourly import HOUR_MS, HOURS, HourlyCounts, count_by_hour
+from muniment.service.resources.intents.history import HOUR_MS, HOURS, HourlyCounts, count_by_hour
 from muniment.service.storage.database import Database, DatabaseLimits, Row
 
 GRACE_S = 3_600

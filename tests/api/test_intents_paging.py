@@ -13,8 +13,7 @@ from trigger_world import check_refusal, next_of, read_page, walk
 
 from answers import cursor_at
 from applications import another_process, client_of, readers_held
-from muniment.protocol.intents.generations import FIRST
-from muniment.protocol.intents.types import NEWEST_SHOWN
+from muniment.protocol.intents.types import FIRST, NEWEST_SHOWN
 from muniment.service.app import Application
 from muniment.service.context import Context
 from muniment.service.resources.intents import listing, store
@@ -161,7 +160,7 @@ async def test_a_page_ends_where_the_next_intent_would_make_it_too_long(
 
 async def test_the_rows_that_one_statement_reads_are_bounded() -> None:
     def head(proposal_count: int, log_count: int) -> store.Head:
-        return store.Head(FIRST, 1, b"", "created", 1, None, None, proposal_count, log_count, "{}")
+        return store.Head(FIRST, 1, b"", "created", 1, None, None, None, proposal_count, log_count, "{}")
 
     heads = [head(1_000, 10_000)] * 10 + [head(0, 0)] * 90
     groups = store.groups(heads)

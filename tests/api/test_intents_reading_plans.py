@@ -11,8 +11,8 @@ from conftest import NOW_MS
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.auth.operators import moves_of
 from muniment.service.context import Context
-from muniment.service.resources.intents.reading.hourly import HOUR_MS, HOURS, count_by_hour
-from muniment.service.resources.intents.store import insert_rows
+from muniment.service.resources.intents.history import HOUR_MS, HOURS, count_by_hour
+from muniment.service.resources.intents.parts import insert_rows
 from muniment.service.storage.database import Database, Row, Transaction
 
 pytestmark = pytest.mark.spoils_events("rows are filled in by SQL")
@@ -46,7 +46,13 @@ async def fill(tx: Transaction) -> None:
         row: dict[LiteralString, object] = {**dict(shared), "trigger_sig": key + key + b"\x1b"}
         first: dict[LiteralString, object] = {**row, "generation": 1, "user_address": key[:20], "op": 1}
         other = (ROWS + n).to_bytes(32)
-        second: dict[LiteralString, object] = {**row, "generation": 2, "hash": other, "operation_count": 1}
+        second: dict[LiteralString, object] = {
+            **row,
+            "generation": 2,
+            "hash": other,
+            "operation_count": 1,
+            "nonce": "0x",
+        }
         for each in (first, second):
             await insert_rows(tx, f"intents ({', '.join(each)})", [tuple(each.values())])
         entry = (at_ms, "o", "move to enqueued", key)

@@ -24,8 +24,9 @@ pytestmark = [
 
 HOUR = 3_600
 INSERT = """INSERT INTO intents
-    (generation, hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms, record)
-  VALUES (2, ?, ?, ?, ?, ?, ?, 2, ?, '{}') RETURNING seq"""
+    (generation, hash, settler, trigger_sig, deadline, status, standing, operation_count, nonce, created_at_ms,
+     record)
+  VALUES (2, ?, ?, ?, ?, ?, ?, 2, '0x', ?, '{}') RETURNING seq"""
 
 
 def row_of(n: int) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from click.testing import CliRunner, Result
 from intent_lines import joined, line, log, proposal
 from muniment.cli.main import main
 from muniment.cli.output import output_file
-from muniment.service.resources.intents.importing import LINES_PER_BATCH
+from muniment.service.resources.intents.json_lines import LINES_PER_BATCH
 from terminal import shown_on
 
 # Of which the first batch is done when the import is interrupted.
@@ -36,7 +36,7 @@ STAYS_IN_THE_MIDDLE = """
 import os, time
 from pathlib import Path
 from muniment.__main__ import main
-from muniment.service.resources.intents.importing import Import
+from muniment.service.resources.intents.json_lines import Import
 add, batches = Import.add, iter(range(100))
 async def stay(self, batch):
     await add(self, batch)
@@ -70,7 +70,7 @@ def exported(data_dir: Path) -> bytes:
     """Every intent but for the time of its arrival."""
     result = intents(data_dir, "export")
     assert result.exit_code == 0, result.stderr
-    return re.sub(rb'"createdAt":"[^"]*","status"', b'"status"', result.stdout_bytes)
+    return re.sub(rb'"createdAt":"[^"]*","executionHash"', b'"executionHash"', result.stdout_bytes)
 
 
 def rows(data_dir: Path, sql: str) -> list[Any]:

@@ -190,7 +190,7 @@ def test_a_lost_move_of_a_proposal_is_read_from_the_proposal(status: str, is_don
     fed = Fed()
     proposal = {
         "hash": PROPOSAL, "solver": ME.address, "data": "0x", "deadline": "1", "fees": [], "feeUsd": "0",
-        "status": status, "description": "", "signatures": [], "verified": None,
+        "status": status, "description": "", "signatures": [], "verified": None, "signers": [],
     }  # fmt: skip
     found = intent("created", proposals=[proposal])
     moved = intent("created", proposals=[{**proposal, "status": "accepted"}])
@@ -200,7 +200,7 @@ def test_a_lost_move_of_a_proposal_is_read_from_the_proposal(status: str, is_don
 def test_a_proposal_that_the_answer_to_its_move_leaves_out_is_read_with_the_intent() -> None:
     proposal = {
         "hash": PROPOSAL, "solver": ME.address, "data": "0x", "deadline": "1", "fees": [], "feeUsd": "0",
-        "status": "accepted", "description": "", "signatures": [], "verified": None,
+        "status": "accepted", "description": "", "signatures": [], "verified": None, "signers": [],
     }  # fmt: skip
     answered = intent("created")
     move(Fed(), [answered, intent("created", proposals=[proposal])], "accepted", PROPOSAL)

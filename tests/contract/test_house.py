@@ -42,7 +42,7 @@ _OWNERS: Final = {
     "imports": ["service/resources/intents"],
     "chain_progress": ["operate/watch"],
     "chain_blocks": ["operate/watch"],
-    "leases": ["service/storage/leases.py", "service/resources/intents/importing.py"],
+    "leases": ["service/storage/leases.py", "service/resources/intents/json_lines.py"],
     "blocks": ["service/blocks"],
     "epoch": ["service/storage/epoch.py"],
     "time_differences": ["service/storage/dating.py"],

@@ -21,8 +21,8 @@ from event_stream import EventStream
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.rules import check_log
+from muniment.protocol.intents.texts import LogText
 from muniment.protocol.intents.types import NewLog
-from muniment.protocol.intents.types.texts import LogText
 from muniment.service.resources.feed.events import Event, EventFilter, Kind, Position
 from muniment.service.resources.intents import recording
 from muniment.service.storage.database import Database, Transaction

@@ -11,7 +11,7 @@ from muniment.operate.watch.events import OPERATION_EXECUTED
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.types import LOGS_MAX
-from muniment.service.resources.intents import exporting, importing
+from muniment.service.resources.intents import json_lines
 from settler import LOG_EMITTER, encode_emit, encode_fulfil, operation_executed_data
 from watching_world import (
     CHAIN_ID,
@@ -194,8 +194,10 @@ async def test_an_export_is_imported_when_the_watcher_wrote_into_a_full_log(
     await watched.record(body)
     execute(chain, body)
     await watched.follow()
-    line = b"".join([piece async for piece in exporting.lines(watched.context.database, exporting.Exported())])
-    checked = importing.check_line(line.rstrip(), protocol="Mimic", chains={}, now_ms=watched.context.now_ms())
+    line = b"".join(
+        [piece async for piece in json_lines.exported_lines(watched.context.database, json_lines.Exported())]
+    )
+    checked = json_lines.check_line(line.rstrip(), protocol="Mimic", chains={}, now_ms=watched.context.now_ms())
     assert checked is not None
     assert len(checked.logs) == LOGS_MAX
     assert checked.new.status == "succeeded"

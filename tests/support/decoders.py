@@ -50,7 +50,7 @@ from muniment.service.pins import worker
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
 from muniment.service.resources.functions.store import FunctionQuery
-from muniment.service.resources.intents.importing import check_line
+from muniment.service.resources.intents.json_lines import check_line
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.webhooks.sending import check_url, retry_after_s
 from muniment.service.resources.webhooks.types import WebhookUrl
@@ -554,12 +554,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "webhooks._filters_decoder Decoder",
             "pins.cid_of decode",
             "functions.find_inputs decode",
-            "intents.with_members decode",
-            "intents.nonce_in decode",
-            "intents._set_execution_hash decode",
-            "intents._decided decode",
-            "intents._decided fromisoformat",
-            "intents.set_chain_outcome parse_json",
             "triggers.deactivate_triggers.deactivate decode",
             "log._FUNCTION_RECORD Decoder",
             "log._TRIGGER_RECORD Decoder",

@@ -21,8 +21,7 @@ from muniment.protocol.errors import NotReady, Refusal
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from muniment.service.resources.intents.exporting import Exported
-    from muniment.service.resources.intents.importing import Import, Progress
+    from muniment.service.resources.intents.json_lines import Exported, Import, Progress
     from muniment.service.running.settings import Settings
 
 # The size of one read.
@@ -181,7 +180,7 @@ def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: ob
     import asyncio
 
     from muniment.cli.logs import configure_logs
-    from muniment.service.resources.intents.exporting import Exported
+    from muniment.service.resources.intents.json_lines import Exported
 
     settings = registry_of(config, **flags)
     configure_logs(settings)
@@ -201,12 +200,12 @@ def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: ob
 
 async def _export(settings: Settings, place: str, exported: Exported, stop: output.StopRequest) -> None:
     from muniment.operate import databases
-    from muniment.service.resources.intents import exporting
+    from muniment.service.resources.intents import json_lines
 
     async with databases.opened(settings) as database:
         await database.check()
         with stop.waiting(), output.output_file(place) as file:
-            pieces = exporting.lines(database, exported)
+            pieces = json_lines.exported_lines(database, exported)
             while (piece := await stop.uninterrupted(anext(pieces, None))) is not None:
                 file.write(piece)
 

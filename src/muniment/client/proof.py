@@ -15,7 +15,6 @@ from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.signature import is_by
 from muniment.protocol.functions.rules import MANIFEST, read_manifest
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
-from muniment.protocol.intents.types import NewOperationsProposal, NewProposal, Proposal
 from muniment.protocol.ipfs.car import read_car
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.ipfs.dag import open_file
@@ -86,28 +85,16 @@ def check_proposal(
     """
     computed = check_proposal_hash(proposal, intent)
     domains = [(settlement_digest(computed, protocol, chain, each), ()) for chain, each in settlers if each == settler]
-    if signed_by(_as_given(proposal), domains).verified is False:
+    if signed_by(proposal, domains).verified is False:
         raise Forged(f"proposal {proposal.hash} is not signed by its solver")
 
 
 def check_proposal_hash(proposal: AnyProposal, intent: bytes) -> bytes:
     """Check the hash of a proposal to the intent with the hash `intent`. The hash, 32 bytes."""
-    computed = proposal_hash(intent, _as_given(proposal))
+    computed = proposal_hash(intent, proposal)
     if proposal.hash.raw != computed:
         raise Forged(f"proposal {proposal.hash} does not match its hash")
     return computed
-
-
-def _as_given(proposal: AnyProposal) -> NewProposal | NewOperationsProposal:
-    if isinstance(proposal, Proposal):
-        return NewProposal(
-            solver=proposal.solver, data=proposal.data, deadline=proposal.deadline, fees=proposal.fees,
-            signatures=proposal.signatures,
-        )  # fmt: skip
-    return NewOperationsProposal(
-        solver=proposal.solver, datas=proposal.datas, deadline=proposal.deadline, fees=proposal.fees,
-        signatures=proposal.signatures,
-    )  # fmt: skip
 
 
 def manifest_in(car: bytes, cid: Cid) -> Manifest:

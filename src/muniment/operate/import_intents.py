@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from muniment.chains.catalogue import load_chains
 from muniment.operate import databases
-from muniment.service.resources.intents import importing
-from muniment.service.resources.intents.importing import Import, Progress
+from muniment.service.resources.intents import json_lines
+from muniment.service.resources.intents.json_lines import Import, Progress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -39,9 +39,9 @@ async def opened_import(
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     async with databases.opened(settings) as database:
         await (database.migrate() if settings.migrates_at_start else database.check())
-        source, start = None if is_stream else importing.fingerprint(file), Progress()
+        source, start = None if is_stream else json_lines.fingerprint(file), Progress()
         if source is not None and not restart:
-            start = await importing.progress_of(database, source)
+            start = await json_lines.progress_of(database, source)
             file.seek(start.bytes)
         ahead_ms = _wall_ms() - (await database.time_ms() or _wall_ms())
         yield Import(

@@ -40,7 +40,7 @@ from muniment.operate.backup_format import (
 from muniment.operate.databases import begin_epoch_in_file
 from muniment.protocol.errors import Integrity
 from muniment.service.auth.secrets import RING_SIZE_MAX, RingFile
-from muniment.service.resources.intents.nonces import SHARED_IN_FILE, shared_lines
+from muniment.service.resources.intents.nonces import shared_in_file
 from muniment.service.running.settings import variable
 from muniment.service.storage.sqlite.snapshot import StillDatabase
 
@@ -110,7 +110,7 @@ def restore(
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
         with _checked(directory, described, on_progress, on_finding) as database:
-            for line in shared_lines(database.fetch(SHARED_IN_FILE)):
+            for line in shared_in_file(database):
                 on_finding(line)
             if rotate is None:
                 rotate = not _has_own_secrets(settings, described) and wants_rotation()

@@ -6,19 +6,25 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
 
 from muniment.protocol.errors import CursorTooOld, Integrity, NotTheOwner, Refusal, Unavailable
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.hex import Bytes32, HexString
+from muniment.protocol.evm.hex import HexString
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.functions.rules import MANIFEST, read_manifest
 from muniment.protocol.functions.types import Function
-from muniment.protocol.intents.generations import FIRST, SECOND
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash
-from muniment.protocol.intents.types import Hashed, HashedOperations, NewOperationsProposal, NewProposal
+from muniment.protocol.intents.types import (
+    FIRST,
+    SECOND,
+    Offer,
+    OperationsOffer,
+    RecordedIntent,
+    RecordedOperationsIntent,
+)
 from muniment.protocol.ipfs.cid import BundleCid, decode_cid
 from muniment.protocol.ipfs.dag import open_file, walk
 from muniment.protocol.triggers import rules
@@ -35,6 +41,7 @@ from muniment.service.storage.sql import number_text, placeholders
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
+    from muniment.protocol.intents.types import AnyRecorded
     from muniment.service.blocks.store import BlockStore
     from muniment.service.context import Context
     from muniment.service.running.settings import Settings
@@ -214,35 +221,17 @@ def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: 
         raise Integrity(f"it is signed as {found}, not {form}")
 
 
-class _Named(Hashed, frozen=True, kw_only=True):
-    hash: Bytes32
-
-
-class _NamedOperations(HashedOperations, frozen=True, kw_only=True):
-    hash: Bytes32
-
-
-class _NamedProposal(NewProposal, frozen=True, kw_only=True):
-    hash: Bytes32
-
-
-class _NamedOperationsProposal(NewOperationsProposal, frozen=True, kw_only=True):
-    hash: Bytes32
-
-
-_AnyIntent: TypeAlias = type[_Named | _NamedOperations]
-_AnyProposal: TypeAlias = type[_NamedProposal | _NamedOperationsProposal]
 # The forms of the records of each generation.
-_FORMS: Final[dict[int, tuple[_AnyIntent, _AnyProposal]]] = {
-    FIRST: (_Named, _NamedProposal), SECOND: (_NamedOperations, _NamedOperationsProposal),
+_FORMS: Final[dict[int, tuple[type[AnyRecorded], type[Offer | OperationsOffer]]]] = {
+    FIRST: (RecordedIntent, Offer), SECOND: (RecordedOperationsIntent, OperationsOffer),
 }  # fmt: skip
 
 
 async def check_intents(context: Context) -> AsyncIterator[str | None]:
     """A fault, or None, for each intent and each proposal."""
     select = (
-        "SELECT seq, generation, hash, record, settler, trigger_sig, deadline, user_address, op, operation_count "
-        "FROM intents"
+        "SELECT seq, generation, hash, record, settler, trigger_sig, deadline, user_address, op, operation_count, "
+        "nonce FROM intents"
     )
     async for seq, generation, digest, record, *columns in rows(context, select):
         form, proposal_form = _FORMS[generation]
@@ -258,7 +247,7 @@ async def check_intents(context: Context) -> AsyncIterator[str | None]:
             yield f"proposal {HexString.from_raw(proposal_digest)}: {wrong}" if wrong else None
 
 
-def _check_intent(form: _AnyIntent, digest: bytes, record: str, columns: Row) -> None:
+def _check_intent(form: type[AnyRecorded], digest: bytes, record: str, columns: Row) -> None:
     intent = msgspec.json.decode(record, type=form, dec_hook=decode_text)
     if not digest == intent.hash.raw == intent_hash(intent):
         raise Integrity("its hash does not match its fields")
@@ -266,16 +255,16 @@ def _check_intent(form: _AnyIntent, digest: bytes, record: str, columns: Row) ->
         raise Integrity("its columns differ from its record")
 
 
-def _columns_of(intent: Hashed | HashedOperations) -> list[object]:
+def _columns_of(intent: AnyRecorded) -> list[object]:
     deadline = int(intent.deadline).to_bytes(32)
-    if isinstance(intent, HashedOperations):
-        return [intent.settler.raw, intent.trigger_sig.raw, deadline, None, None, len(intent.operations)]
-    return [intent.settler.raw, intent.config_sig.raw, deadline, intent.user.raw, intent.op, None]
+    if isinstance(intent, RecordedOperationsIntent):
+        return [intent.settler.raw, intent.trigger_sig.raw, deadline, None, None, len(intent.operations), intent.nonce]
+    return [intent.settler.raw, intent.config_sig.raw, deadline, intent.user.raw, intent.op, None, None]
 
 
 async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
     """The fault of a second-generation intent that listings by user or type of operation miss."""
-    intent = msgspec.json.decode(record, type=_NamedOperations, dec_hook=decode_text)
+    intent = msgspec.json.decode(record, type=RecordedOperationsIntent, dec_hook=decode_text)
     users = {intent.fee_payer.raw, *(each.user.raw for each in intent.operations)}
     ops = {each.op_type for each in intent.operations}
     named: dict[tuple[LiteralString, LiteralString], Collection[object]] = {
@@ -291,7 +280,7 @@ async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
     return None
 
 
-def _check_proposal(form: _AnyProposal, intent_digest: bytes, digest: bytes, record: str) -> None:
+def _check_proposal(form: type[Offer | OperationsOffer], intent_digest: bytes, digest: bytes, record: str) -> None:
     proposal = msgspec.json.decode(record, type=form, dec_hook=decode_text)
     if not digest == proposal.hash.raw == proposal_hash(intent_digest, proposal):
         raise Integrity("its hash does not match its fields")

@@ -19,7 +19,7 @@ from muniment.protocol.intents.lifecycle import Moment
 from muniment.protocol.intents.types import NewIntent, NewLog
 from muniment.protocol.wire import decode_text
 from muniment.service.resources.intents import recording
-from muniment.service.resources.intents.importing import Import
+from muniment.service.resources.intents.json_lines import Import
 from muniment.service.storage import open_database
 from muniment.service.storage.database import Database
 from operator_client import IntentDraft, log

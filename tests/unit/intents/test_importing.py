@@ -12,14 +12,15 @@ import pytest
 from intent_lines import joined, line, log, proposal
 from muniment.chains.catalogue import CATALOGUE
 from muniment.protocol.errors import DatabaseUnavailable, Refusal
-from muniment.protocol.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
+from muniment.protocol.intents.texts import LOG_BYTES_MAX
+from muniment.protocol.intents.types import LOGS_MAX, PROPOSALS_MAX
 from muniment.protocol.wire import encode
 from muniment.service.context import Context
-from muniment.service.resources.intents import exporting, importing, recording
-from muniment.service.resources.intents.exporting import Exported
-from muniment.service.resources.intents.importing import (
+from muniment.service.resources.intents import json_lines, recording
+from muniment.service.resources.intents.json_lines import (
     LINE_BYTES_MAX,
     LINES_PER_BATCH,
+    Exported,
     Import,
     Line,
     Progress,
@@ -59,7 +60,7 @@ class World:
         return job.tally
 
     async def export(self) -> bytes:
-        return b"".join([piece async for piece in exporting.lines(self.context.database, Exported())])
+        return b"".join([piece async for piece in json_lines.exported_lines(self.context.database, Exported())])
 
     async def count(self, table: LiteralString) -> int:
         ((count,),) = await self.context.database.fetch(f"SELECT COUNT(*) FROM {table}")
@@ -115,7 +116,7 @@ def test_batches_are_bounded_in_lines_and_bytes() -> None:
 
 def test_the_longest_intent_that_an_export_writes_fits_a_line() -> None:
     text = encode(log(0, data="\1" * LOG_BYTES_MAX, id="\1" * 100, level="critical"))
-    rest = importing.HEAD_BYTES_MAX + PROPOSALS_MAX * importing.PROPOSAL_BYTES_MAX
+    rest = json_lines.HEAD_BYTES_MAX + PROPOSALS_MAX * json_lines.PROPOSAL_BYTES_MAX
     assert rest + LOGS_MAX * (len(text) + 1) < LINE_BYTES_MAX
 
 
@@ -217,7 +218,7 @@ async def test_progress_is_committed_with_the_lines_it_counts(world: World) -> N
     job = world.job(lines_per_batch=2)
     answers = iter([True, False])
     assert not await job.run(io.BytesIO(joined(texts)), lambda: next(answers))
-    progress = await importing.progress_of(world.context.database, SOURCE)
+    progress = await json_lines.progress_of(world.context.database, SOURCE)
     assert progress == job.progress == Progress(4, len(joined(texts[:4])), 1)
     assert await world.count("intents") == 3
 
@@ -229,7 +230,7 @@ async def test_an_interrupted_import_goes_on_to_the_same_end(world: World) -> No
     await world.clear()
     file, stood = io.BytesIO(joined(texts)), list[Progress]()
     while not stood or stood[-1].lines < len(texts):
-        job = world.job(await importing.progress_of(world.context.database, SOURCE), lines_per_batch=2)
+        job = world.job(await json_lines.progress_of(world.context.database, SOURCE), lines_per_batch=2)
         file.seek(job.progress.bytes)
         assert not await job.run(file, lambda: False)
         stood.append(job.progress)
@@ -239,7 +240,7 @@ async def test_an_interrupted_import_goes_on_to_the_same_end(world: World) -> No
 
 async def test_a_finished_import_is_forgotten(world: World) -> None:
     await world.run(joined([line(1)]))
-    assert await importing.progress_of(world.context.database, SOURCE) == Progress()
+    assert await json_lines.progress_of(world.context.database, SOURCE) == Progress()
     assert await world.count("imports") == 0
 
 
@@ -262,7 +263,7 @@ def test_a_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
     def name_of(name: str, data: bytes) -> str | None:
         (tmp_path / name).write_bytes(data)
         with (tmp_path / name).open("rb") as file:
-            found = importing.fingerprint(file)
+            found = json_lines.fingerprint(file)
             assert file.tell() == 0
             return found
 
@@ -271,7 +272,7 @@ def test_a_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
 
 def test_a_pipe_has_no_name() -> None:
     with open("/dev/null", "rb") as file:  # noqa: PTH123 - a device
-        assert importing.fingerprint(file) is None
+        assert json_lines.fingerprint(file) is None
 
 
 async def test_what_is_exported_is_exported_again_after_an_import(world: World) -> None:
@@ -284,7 +285,7 @@ async def test_what_is_exported_is_exported_again_after_an_import(world: World) 
     ]
     await world.run(joined(texts))
     exported = Exported()
-    first = b"".join([piece async for piece in exporting.lines(world.context.database, exported)])
+    first = b"".join([piece async for piece in json_lines.exported_lines(world.context.database, exported)])
     assert exported == Exported(intents=5, proposals=120, logs=1_100, bytes=len(first))
     assert [b'"status":"enqueued"' in each for each in first.splitlines()] == [False, True, False, False, False]
     await world.clear()

@@ -15,7 +15,8 @@ from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature, recover, sign
 from muniment.protocol.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
-from muniment.protocol.intents.types import ConfigSig, Hashed, NewProposal
+from muniment.protocol.intents.texts import ConfigSig
+from muniment.protocol.intents.types import Hashed, NewProposal
 from settler import read
 
 VECTORS = Path(__file__).parents[2] / "vectors/evm"

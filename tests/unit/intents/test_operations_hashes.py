@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash
-from muniment.protocol.intents.types import HashedOperations, NewOperationsProposal, TriggerSig
+from muniment.protocol.intents.texts import TriggerSig
+from muniment.protocol.intents.types import HashedOperations, NewOperationsProposal
 from settler import encode_values, read
 
 VECTORS = Path(__file__).parents[2] / "vectors/evm"

@@ -15,7 +15,7 @@ from muniment.protocol.intents import lifecycle
 from muniment.protocol.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
 from muniment.protocol.intents.types import IntentStatus, ProposalStatus
 from muniment.service.resources.intents import store
-from muniment.service.resources.intents.operator_routes import move_intent
+from muniment.service.resources.intents.routes import move_intent
 
 RELAYING = (Path(__file__).parents[3] / "docs" / "use" / "relaying.md").read_text()
 LIFE = RELAYING.partition("\n## The life of an intent\n")[2].partition("\n## ")[0]

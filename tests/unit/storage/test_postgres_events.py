@@ -12,8 +12,8 @@ import pytest
 
 from feed_checks import check_events
 from muniment.protocol.intents.rules import check_log
+from muniment.protocol.intents.texts import LogText
 from muniment.protocol.intents.types import NewLog
-from muniment.protocol.intents.types.texts import LogText
 from muniment.service.resources.feed.events import EVERYTHING
 from muniment.service.resources.feed.reading import newest, read_slice
 from muniment.service.resources.intents import recording

@@ -19,10 +19,10 @@ from postgres import Cluster
 
 _ROWS = (
     """INSERT INTO intents
-         (seq, generation, hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms,
-          record)
+         (seq, generation, hash, settler, trigger_sig, deadline, status, standing, operation_count, nonce,
+          created_at_ms, record)
        SELECT n, 2, sha256(int8send(n)), substr(sha256('s'), 1, 20), sha256('t') || sha256('u') || '\\x1b', sha256('d'),
-              'created', 'created', 1, n, repeat('.', 300)
+              'created', 'created', 1, '0x', n, repeat('.', 300)
        FROM generate_series(1, 20000) n""",
     "INSERT INTO intent_users SELECT substr(sha256(int8send(n % 20)), 1, 20), n FROM generate_series(1, 20000) n",
     "INSERT INTO intent_ops SELECT n % 5, n FROM generate_series(1, 20000) n",

@@ -18,8 +18,8 @@ from muniment.protocol.errors import Unavailable
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash
 from muniment.protocol.intents.lifecycle import CAN_EXPIRE, INTENT_MOVES, PROPOSAL_MOVES, reachable
+from muniment.protocol.intents.texts import LogId, LogText
 from muniment.protocol.intents.types import AnyIntent, AnyProposal, Intent, Log, Move, NewLog, StatusChange
-from muniment.protocol.intents.types.texts import LogId, LogText
 from muniment.protocol.wire import encode
 
 if TYPE_CHECKING:

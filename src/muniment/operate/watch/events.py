@@ -18,7 +18,8 @@ from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32, HexString, quantity_of
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX
 from muniment.protocol.intents.hashes import intent_hash
-from muniment.protocol.intents.types import ConfigSig, Hashed, IntentEvent, MaxFee
+from muniment.protocol.intents.texts import ConfigSig
+from muniment.protocol.intents.types import Hashed, IntentEvent, MaxFee
 from muniment.protocol.wire import Amount, Record, decode_text
 
 Kind: TypeAlias = Literal["proposal", "intent", "operation"]

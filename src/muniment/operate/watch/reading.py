@@ -10,7 +10,7 @@ from muniment.chains.rpc import Call, Failed
 from muniment.operate.watch.events import TOPICS, SettlerEvent, event_in
 from muniment.operate.watch.nodes import BEHIND, WATCH_LIMITS, Block, blocks_of, may_be_size, receipt_in
 from muniment.outgoing import Unreachable
-from muniment.protocol.intents.generations import Generation
+from muniment.protocol.intents.types import Generation
 from muniment.service.resources.intents.chain_facts import RECEIPT_INDEX, Fact
 from muniment.service.storage.sql import number_text, placeholders
 

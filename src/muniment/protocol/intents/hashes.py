@@ -16,12 +16,13 @@ from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import recover
 from muniment.protocol.intents.types import (
     AnyHashed,
-    AnyNewProposal,
+    AnyOffer,
     Hashed,
     HashedOperations,
     IntentEvent,
     MaxFee,
     NewProposal,
+    Offer,
 )
 
 _FEE: Final = b"MaxFee(address token,uint256 amount)"
@@ -101,9 +102,9 @@ def _with_bytes(words: Sequence[bytes | None], dynamic: bytes) -> bytes:
     return head + _number(len(dynamic)) + dynamic + bytes(-len(dynamic) % 32)
 
 
-def proposal_hash(intent_hash: bytes, proposal: AnyNewProposal) -> bytes:
+def proposal_hash(intent_hash: bytes, proposal: AnyOffer) -> bytes:
     """The answer of the settlement contract's `getProposalHash` for a proposal to that intent, 32 bytes."""
-    if isinstance(proposal, NewProposal):
+    if isinstance(proposal, NewProposal | Offer):
         kind, data = _PROPOSAL_TYPE, keccak256(proposal.data.raw)
     else:
         kind = _OPERATIONS_PROPOSAL_TYPE
@@ -136,7 +137,7 @@ class Signed(NamedTuple):
     signers: list[Address]
 
 
-def signed_by(proposal: AnyNewProposal, domains: Sequence[tuple[bytes, Collection[Address]]]) -> Signed:
+def signed_by(proposal: AnyOffer, domains: Sequence[tuple[bytes, Collection[Address]]]) -> Signed:
     """The signers of `proposal`. Each of `domains` is a chain's digest and its signers besides the solver.
 
     The signers are those under the domain where the most signatures count, from the first one on. Under a wrong domain

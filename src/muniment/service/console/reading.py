@@ -9,8 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from muniment.protocol.intents.generations import FIRST
-from muniment.protocol.intents.types import AnyIntent, Intent, OperationsIntent
+from muniment.protocol.intents.types import FIRST, AnyIntent, Intent, OperationsIntent
 from muniment.protocol.wire import decode_text
 from muniment.service.http.paging import admit_page
 from muniment.service.http.reply import Ready, closed_after

@@ -34,8 +34,8 @@ from muniment.service.http.html.markup import NOTHING, Html, html, strange
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
 from muniment.service.resources.intents import store
+from muniment.service.resources.intents.history import list_moves
 from muniment.service.resources.intents.queries import IntentQuery
-from muniment.service.resources.intents.reading.moves import list_moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,9 +31,9 @@ from muniment.service.http.reply import Ready
 from muniment.service.http.request import Request
 from muniment.service.resources.functions.routes import get_function, list_functions
 from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.intents.history import HourlyCounts
 from muniment.service.resources.intents.queries import IntentQuery
-from muniment.service.resources.intents.reading.finding import find_by_hash
-from muniment.service.resources.intents.reading.hourly import HourlyCounts
+from muniment.service.resources.intents.store import find_by_hash
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import get_trigger, list_triggers
 from muniment.service.running.limits.costs import Shed
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from muniment.chains.catalogue import Chain
-    from muniment.service.resources.intents.reading.hourly import Hour
+    from muniment.service.resources.intents.history import Hour
     from muniment.service.storage.database import Reader
 
 _NEWEST: Final = 8

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muniment.protocol.errors import FunctionNotFound
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.functions.types import Function
-from muniment.protocol.intents.types import ConfigSig
+from muniment.protocol.intents.texts import ConfigSig
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger

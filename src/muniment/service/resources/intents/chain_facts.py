@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, cast
 
-from muniment.protocol.intents.generations import SECOND
 from muniment.protocol.intents.lifecycle import CAN_EXPIRE, REFUTABLE, SUCCEEDED, Claim, Moment, Outcome, status_as_read
 from muniment.protocol.intents.rules import check_log
-from muniment.protocol.intents.types import LogLevel, LogText, NewLog
-from muniment.service.resources.intents import logs, proposals
+from muniment.protocol.intents.texts import LogText
+from muniment.protocol.intents.types import SECOND, LogLevel, NewLog
+from muniment.service.resources.intents import parts
 from muniment.service.resources.intents.nonces import keep
 from muniment.service.storage.sql import number_text, placeholders
 
@@ -91,6 +92,10 @@ _ARMS: Final = " UNION ".join(
     for join, condition in _WITHOUT_EFFECT.items()
 )
 _LATE: Final = f"{_ARMS} LIMIT ?"
+# How a log line names a fact, before the hash of the transaction.
+_OUTCOMES: Final[Mapping[Outcome, str]] = MappingProxyType(
+    {"succeeded": "executed in transaction", "failed": "failed with transaction"}
+)
 
 
 async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
@@ -166,7 +171,7 @@ async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: 
     failed receipts of every transaction that they named mean `failed`. Else the claim stands. A change of the status
     that clients see is logged on the intent; `lost` says for that log why facts were taken back.
     """
-    sql = f"SELECT {_SUBJECT_COLUMNS}, settler, deadline, generation FROM intents WHERE seq = ?"
+    sql = f"SELECT {_SUBJECT_COLUMNS}, settler, deadline, generation, decided_at_ms FROM intents WHERE seq = ?"
     row = await tx.fetch_one(sql, (seq,))
     if row is None:
         return
@@ -185,9 +190,12 @@ async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: 
     claimed = status_as_read(intent.claim.status, deadline, moment)
     before, after = intent.decided[0] or claimed, fact.outcome if fact else claimed
     if _decision(fact) != intent.decided:
+        # A fact that operators reported first has decided nothing.
+        decided_at_ms = None if fact is None else row[9] if before == after else moment.now_ms
         await tx.execute(
-            "UPDATE intents SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",
-            (*_decision(fact), after, seq),
+            """UPDATE intents SET chain_status = ?, chain_transaction_hash = ?, decided_at_ms = ?, standing = ?
+                WHERE seq = ?""",
+            (*_decision(fact), decided_at_ms, after, seq),
         )
         is_changed = True
         if after == SUCCEEDED and row[8] == SECOND:
@@ -209,7 +217,11 @@ async def _apply_to_proposals(
         claim = proposal.claim
         decision = _decision(_deciding(claim, [proposal.hash], [claim.transaction_hash], facts))
         if decision != proposal.decided:
-            await proposals.set_chain_outcome(tx, seq, n, claim, *decision)
+            await tx.execute(
+                """UPDATE intent_proposals SET chain_status = ?, chain_transaction_hash = ?
+                    WHERE intent_seq = ? AND n = ?""",
+                (*decision, seq, n),
+            )
             is_changed = True
     return is_changed
 
@@ -266,7 +278,7 @@ def _line(fact: Fact | None, before: str, after: str, lost: str) -> tuple[LogLev
         reason = lost or "another transaction may still carry it out"
         return "warning", f"{reason}: the status was {before} and is {after} again"
     where = f"chain {fact.chain_id} block {fact.block_number}"
-    text = f"{where}: {logs.OF_CHAIN[fact.outcome]} 0x{fact.transaction_hash.hex()}"
+    text = f"{where}: {_OUTCOMES[fact.outcome]} 0x{fact.transaction_hash.hex()}"
     if before in CAN_EXPIRE:  # the intent was under way, as expected
         return "info", text
     return "warning", f"{text}; the status was {before}"
@@ -277,5 +289,5 @@ async def _log(tx: Transaction, seq: int, line: tuple[LogLevel, str], now_ms: in
     level, text = line
     checked = check_log(NewLog(level=level, data=LogText.parse(text)), now_ms)
     ((last,),) = await tx.fetch("SELECT COALESCE(MAX(n), 0) FROM intent_logs WHERE intent_seq = ?", (seq,))
-    if await logs.append(tx, seq, last + 1, checked):
+    if await parts.append_line(tx, seq, last + 1, checked):
         await tx.execute("UPDATE intents SET log_count = ? WHERE seq = ?", (last + 1, seq))

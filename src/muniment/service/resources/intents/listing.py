@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, LiteralString
 
 from msgspec.structs import replace
 
-from muniment.protocol.intents.generations import Generation
+from muniment.protocol.intents.types import Generation
 from muniment.service.http.paging import EMPTY, Page
 from muniment.service.resources.intents import store
 from muniment.service.resources.intents.plans import LISTED, Plan, planned

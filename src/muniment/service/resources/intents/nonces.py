@@ -8,10 +8,7 @@ status is a claim. An intent that succeeded holds its nonce for ever.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
 
 from muniment.protocol.errors import IntentNotFound, InvalidIntent, NonceTaken
 from muniment.protocol.evm.hex import HexString
@@ -22,10 +19,11 @@ from muniment.service.resources.intents.store import expiry, find
 from muniment.service.storage.sql import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent
-    from muniment.service.storage.database import Database, Reader, Transaction
+    from muniment.service.storage.database import Database, Reader, Row, Transaction
+    from muniment.service.storage.sqlite.snapshot import StillDatabase
 
 _KEY: Final = "trigger_sig = ? AND settler = ? AND nonce = ?"
 # The second of two writers waits here for the first to commit, on either engine. A nonce whose time is over goes to the
@@ -36,34 +34,21 @@ _HOLD: Final = """
     DO UPDATE SET intent_hash = excluded.intent_hash, deadline = excluded.deadline WHERE intent_nonces.deadline <= ?
     RETURNING intent_hash"""
 # Of several intents that succeeded the first keeps it.
-_KEEP: Final = """
-    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline) VALUES (?, ?, ?, ?, NULL)
+_KEPT: Final = """
     ON CONFLICT (trigger_sig, settler, nonce)
     DO UPDATE SET intent_hash = excluded.intent_hash, deadline = NULL WHERE intent_nonces.deadline IS NOT NULL"""
+_KEEP: Final = f"""
+    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline) VALUES (?, ?, ?, ?, NULL){_KEPT}"""
+_KEEP_RECORDED: Final = f"""
+    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline)
+    SELECT trigger_sig, settler, nonce, hash, NULL FROM intents WHERE seq = ?{_KEPT}"""
 _HOLDER: Final = f"SELECT intent_hash FROM intent_nonces WHERE {_KEY}"
-# Rows of one read: a few megabytes of records.
-_ROWS_PER_READ: Final = number_text(500)
-_RECORDS: Final = (
-    f"SELECT seq, trigger_sig, settler, record, hash FROM intents WHERE generation = 2 AND seq > ? "
-    f"ORDER BY seq LIMIT {_ROWS_PER_READ}"
-)
-# For a file of SQLite, in one statement.
-SHARED_IN_FILE: Final = """
-    SELECT hash, other FROM (
-      SELECT seq, hash, lag(hash) OVER (PARTITION BY trigger_sig, settler, nonce ORDER BY seq) AS other
-      FROM (
-        SELECT seq, hash, trigger_sig, settler,
-          CASE WHEN json_valid(record) THEN json_extract(record, '$.nonce') ELSE hash END AS nonce
-        FROM intents WHERE generation = 2
-      ) recorded
-    ) ranked
-    WHERE other IS NOT NULL ORDER BY seq"""
-
-
-class _Record(msgspec.Struct):
-    """The member of a stored record that is read here."""
-
-    nonce: str
+_SHARED: Final = """
+    SELECT i.seq, i.hash, n.intent_hash
+    FROM intents i LEFT JOIN intent_nonces n
+      ON n.trigger_sig = i.trigger_sig AND n.settler = i.settler AND n.nonce = i.nonce
+    WHERE i.generation = 2 AND i.seq > ?"""
+_ROWS_PER_READ: Final = number_text(1_000)
 
 
 class Nonce(NamedTuple):
@@ -129,19 +114,7 @@ async def hold(
 
 async def keep(tx: Transaction, seq: int) -> None:
     """Let an intent that succeeded hold its nonce for ever, even if another intent has taken the nonce since."""
-    rows = await tx.fetch("SELECT trigger_sig, settler, record, hash FROM intents WHERE seq = ?", (seq,))
-    for trigger_sig, settler, record, intent_hash in rows:
-        await tx.execute(_KEEP, (trigger_sig, settler, nonce_in(record), intent_hash))
-
-
-def nonce_in(record: str) -> str:
-    """The nonce in the stored record of an intent."""
-    return msgspec.json.decode(record, type=_Record).nonce
-
-
-def shared_lines(pairs: Iterable[tuple[bytes, bytes]]) -> list[str]:
-    """A line for each two intents of one nonce, given by their hashes."""
-    return [_line(intent_hash, other) for intent_hash, other in pairs]
+    await tx.execute(_KEEP_RECORDED, (seq,))
 
 
 def _line(intent_hash: bytes, other: bytes) -> str:
@@ -151,13 +124,19 @@ def _line(intent_hash: bytes, other: bytes) -> str:
 async def shared_nonces(database: Database) -> AsyncIterator[str]:
     """A line for each intent whose nonce another intent holds."""
     last = 0
-    while rows := await database.fetch_slow(_RECORDS, (last,)):
-        for _, trigger_sig, settler, record, intent_hash in rows:
-            with suppress(msgspec.MsgspecError):  # a damaged record, which `muniment verify` names
-                other = await holder(database, Nonce(trigger_sig, settler, nonce_in(record)))
-                if other is not None and other != intent_hash:
-                    yield _line(intent_hash, other)
+    while rows := await database.fetch_slow(f"{_SHARED} ORDER BY i.seq LIMIT {_ROWS_PER_READ}", (last,)):
+        for line in _lines(rows):
+            yield line
         last = rows[-1][0]
+
+
+def shared_in_file(database: StillDatabase) -> Iterator[str]:
+    """The same for a file of SQLite that nobody writes."""
+    return _lines(database.fetch(f"{_SHARED} ORDER BY i.seq", (0,)))
+
+
+def _lines(rows: Iterable[Row]) -> Iterator[str]:
+    return (_line(intent_hash, other) for _, intent_hash, other in rows if other not in (None, intent_hash))
 
 
 async def shared_by(tx: Transaction, new: AnyNewIntent, intent_hash: bytes, moment: Moment) -> str | None:
@@ -175,15 +154,11 @@ async def release(tx: Transaction, intent_hash: bytes, now_ms: int) -> None:
     """
     if await find(tx, intent_hash, Moment(now_ms, 0)) is None:
         raise IntentNotFound("no intent is recorded under this hash")
-    rows = await tx.fetch(
-        "SELECT trigger_sig, settler, record FROM intents WHERE hash = ? AND generation = 2", (intent_hash,)
+    freed = await tx.execute(
+        """DELETE FROM intent_nonces WHERE intent_hash = ? AND (trigger_sig, settler, nonce) IN
+             (SELECT trigger_sig, settler, nonce FROM intents WHERE hash = ?)""",
+        (intent_hash, intent_hash),
     )
-    freed = 0
-    for trigger_sig, settler, record in rows:
-        freed = await tx.execute(
-            "DELETE FROM intent_nonces WHERE trigger_sig = ? AND settler = ? AND nonce = ? AND intent_hash = ?",
-            (*Nonce(trigger_sig, settler, nonce_in(record)), intent_hash),
-        )
     if not freed:
         raise InvalidIntent("the intent holds no nonce: it is of the first form, or another intent has the nonce")
     await operators.enter(tx, operators.LOCAL, "release nonce", intent_hash, now_ms)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, LiteralString
 
-from muniment.protocol.intents.generations import FIRST, Generation
 from muniment.protocol.intents.lifecycle import CAN_EXPIRE
+from muniment.protocol.intents.types import FIRST, Generation
 from muniment.service.resources.intents import store
 from muniment.service.resources.intents.store import EARLY, ENDED, STATUS_AS_READ
 from muniment.service.storage.listing import Listed, Part, unindexed

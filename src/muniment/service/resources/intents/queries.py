@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import Meta
 
 from muniment.protocol.evm.address import Address
-from muniment.protocol.intents.generations import FIRST, SECOND, Generation
-from muniment.protocol.intents.types import ConfigSig, DeadlineBound, IntentStatus
+from muniment.protocol.intents.texts import ConfigSig, DeadlineBound
+from muniment.protocol.intents.types import FIRST, SECOND, Generation, IntentStatus
 from muniment.protocol.wire import TIMESTAMP_MS_MAX, UINT256_MAX
 from muniment.service.http.paging import PageQuery, Sort
 from muniment.service.http.request import invalid_parameter

@@ -1,18 +1,17 @@
 """How intents, proposals, logs and moves are recorded, for the endpoints of operators and for imports.
 
-Each write first locks the intent's row, so that writers of one intent take turns, in one process or many. The first
-fact stays, and a repetition is accepted without effect. Proposals and logs are rows of their own (`proposals`,
-`logs`); after a change the chain facts that are known decide again about the status (`chain_facts`).
+Each write is one transaction. It locks the intent's row, so that writers of one intent take turns, in one process or
+many; reads what is recorded; merges; and writes. The first fact stays, and a repetition is accepted without effect.
+After a change the chain facts that are known decide again about the status (`chain_facts`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
-
-import msgspec
+from collections.abc import Callable
+from typing import TYPE_CHECKING, LiteralString, NamedTuple, TypeAlias
 
 from muniment.protocol.errors import IntentDiffers, IntentNotFound, ProposalNotFound
-from muniment.protocol.intents.generations import SECOND, generation_of
+from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.intents.lifecycle import (
     INTENT_MOVES,
     PROPOSAL_MOVES,
@@ -22,20 +21,35 @@ from muniment.protocol.intents.lifecycle import (
     Recorded,
     status_as_read,
 )
-from muniment.protocol.intents.types import LOGS_MAX, NewIntent, record_of
+from muniment.protocol.intents.types import (
+    LOGS_MAX,
+    SECOND,
+    Hashed,
+    HashedOperations,
+    NewIntent,
+    RecordedIntent,
+    RecordedOperationsIntent,
+    generation_of,
+)
+from muniment.protocol.wire import encode, iso_time
 from muniment.service.auth import operators
-from muniment.service.resources.intents import logs, proposals
+from muniment.service.resources.intents import parts, store
 from muniment.service.resources.intents.chain_facts import apply_chain_facts
 from muniment.service.resources.intents.nonces import hold, keep
-from muniment.service.resources.intents.store import insert_rows, with_members
 from muniment.service.storage.dating import date_row
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
-    from muniment.protocol.evm.hex import HexString
     from muniment.protocol.intents.rules import CheckedIntent, CheckedLog, CheckedProposal
     from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent, StatusChange
     from muniment.service.storage.database import Transaction
+
+# Called before rows are added; refuses them by raising.
+Admit: TypeAlias = Callable[[], object]
+
+
+def _admit_all() -> None:
+    """Rows of a file are not refused."""
 
 
 class _LockedIntent(NamedTuple):
@@ -44,18 +58,21 @@ class _LockedIntent(NamedTuple):
     seq: int
     generation: int
     recorded: Recorded
+    execution_hash: bytes | None
     proposal_count: int
     log_count: int
 
 
-async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: Moment) -> bool:
+async def record(
+    tx: Transaction, checked: CheckedIntent, author: str, moment: Moment, admit: Admit = _admit_all
+) -> bool:  # fmt: skip
     """Record an intent, or merge it into the recorded one; whether that changed anything.
 
     A merge moves the status forward, sets a transaction once, and adds proposals and logs that are new. `author` is
-    the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers`, `IntentFull`; then
-    nothing is recorded. An import may record a past intent whose nonce another intent holds.
+    the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers`, `IntentFull`, and
+    what `admit` raises; then nothing is recorded. An import may record a past intent whose nonce another intent holds.
     """
-    seq, moved_to = await _insert_or_merge(tx, checked, moment, may_share=author == operators.IMPORT)
+    seq, moved_to = await _insert_or_merge(tx, checked, moment, admit, may_share=author == operators.IMPORT)
     if seq is not None:
         await apply_chain_facts(tx, seq, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
@@ -65,33 +82,45 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
 
 
 async def append_proposal(
-    tx: Transaction, intent_hash: bytes, proposal: CheckedProposal, author: str, moment: Moment
+    tx: Transaction,
+    intent_hash: bytes,
+    proposal: CheckedProposal,
+    author: str,
+    moment: Moment,
+    admit: Admit = _admit_all,
 ) -> str:
     """Append a proposal, or merge it into the recorded one; the proposal as it is recorded then, as JSON.
 
     Raises `IntentNotFound`, `IntentFull`; for a recorded one `StatusConflict`, `IntentDiffers`.
     """
     intent = await _locked(tx, intent_hash, moment)
-    count, is_changed = await proposals.merge(tx, intent.seq, intent.proposal_count, [proposal])
-    if is_changed:
+    change = await parts.proposal_change(tx, intent.seq, intent.proposal_count, [proposal])
+    if change.added:
+        admit()
+    if change.added or change.moved:
+        await parts.apply_proposals(tx, intent.seq, intent.proposal_count, change)
+        count = intent.proposal_count + len(change.added)
         await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim, moment.now_ms)
         await apply_chain_facts(tx, intent.seq, moment)
     await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
-    return await proposals.recorded(tx, proposal.hash)
+    return await store.proposal(tx, proposal.hash)
 
 
-async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, author: str, now_ms: int) -> str:
+async def append_log(
+    tx: Transaction, intent_hash: bytes, line: CheckedLog, author: str, now_ms: int, admit: Admit = _admit_all
+) -> str:  # fmt: skip
     """Append a log line, unless it is recorded; the recorded one, as JSON. Raises `IntentNotFound`, `IntentFull`."""
     seq, count = await _locked_for_log(tx, intent_hash)
-    recorded = logs.shown(log)
-    if await logs.append(tx, seq, count + 1, log):
+    if await parts.append_line(tx, seq, count + 1, line):
         if count >= LOGS_MAX:
-            raise logs.full()
+            raise parts.logs_full()
+        admit()
         sql = "UPDATE intents SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"
         await tx.execute(sql, (count + 1, now_ms, seq))
-    else:
-        recorded = await logs.recorded(tx, seq, log.identity)
     await operators.enter(tx, author, "append log", intent_hash, now_ms)
+    ((recorded,),) = await tx.fetch(
+        "SELECT record FROM intent_logs WHERE intent_seq = ? AND identity = ?", (seq, line.identity)
+    )
     return recorded
 
 
@@ -130,30 +159,33 @@ async def _move_intent(tx: Transaction, intent: _LockedIntent, change: StatusCha
     claim = intent.recorded.merge(change.status, change, diagram=INTENT_MOVES, several=False)
     is_changed = claim != intent.recorded.claim
     if change.transaction_hash is not None:
-        is_changed = await proposals.name_transaction(tx, intent.seq, change.transaction_hash) or is_changed
+        is_changed = await parts.name_transaction(tx, intent.seq, change.transaction_hash) or is_changed
     return claim, is_changed
 
 
 async def _move_proposal(tx: Transaction, intent: _LockedIntent, proposal_hash: bytes, change: StatusChange) -> bool:
     """Move a proposal; whether anything changed."""
-    row = (await proposals.fetch(tx, intent.seq, [proposal_hash])).get(proposal_hash)
+    row = (await parts.fetch_proposals(tx, intent.seq, [proposal_hash])).get(proposal_hash)
     if row is None:
         raise ProposalNotFound("the intent has no proposal with this hash")
     claim = row.recorded.merge(change.status, change, diagram=PROPOSAL_MOVES, several=True)
-    return await proposals.update(tx, intent.seq, row, claim)
+    if claim == row.recorded.claim:
+        return False
+    await parts.move_proposal(tx, intent.seq, row.n, claim)
+    return True
 
 
 async def _lock(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent | None:
     rows = await tx.fetch(
         f"""SELECT seq, generation, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
-                   chain_transaction_hash, proposal_count, log_count
+                   chain_transaction_hash, execution_hash, proposal_count, log_count
             FROM intents WHERE hash = ?{tx.for_update}""",
         (intent_hash,),
     )
-    for seq, generation, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *counts in rows:
+    for seq, generation, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *rest in rows:
         reads_as = status_as_read(chain_status or status, int.from_bytes(deadline), moment)
         recorded = Recorded(Claim(status, transaction_hash, dest_hash), reads_as, chain_hash)
-        return _LockedIntent(seq, generation, recorded, *counts)
+        return _LockedIntent(seq, generation, recorded, *rest)
     return None
 
 
@@ -168,7 +200,7 @@ def _not_found() -> IntentNotFound:
 
 
 async def _insert_or_merge(
-    tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool
+    tx: Transaction, checked: CheckedIntent, moment: Moment, admit: Admit, *, may_share: bool
 ) -> tuple[int | None, str | None]:
     """The number of an intent that is new or has changed, else None; and the status after a move.
 
@@ -176,12 +208,13 @@ async def _insert_or_merge(
     """
     intent = await _lock(tx, checked.hash, moment)
     if intent is None:
+        admit()
         if (seq := await _insert(tx, checked, moment, may_share=may_share)) is not None:
             return seq, None
         intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
         raise RuntimeError("a recorded intent has vanished, although intents are never deleted")
-    claim, is_changed = await _merge(tx, intent, checked, moment.now_ms)
+    claim, is_changed = await _merge(tx, intent, checked, moment.now_ms, admit)
     return intent.seq if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
 
 
@@ -192,7 +225,6 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
     created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
-    standing = status_as_read(claim.status, int(new.deadline), moment)
     if not isinstance(new, NewIntent):  # before any change, so that a refusal needs no rollback
         has_succeeded = claim.status == SUCCEEDED
         await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
@@ -200,10 +232,11 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
         "generation": generation_of(new), "hash": checked.hash, "settler": new.settler.raw,
         "deadline": int(new.deadline).to_bytes(32),
         "status": claim.status, "transaction_hash": claim.transaction_hash,
-        "dest_transaction_hash": claim.dest_transaction_hash, "standing": standing,
+        "dest_transaction_hash": claim.dest_transaction_hash, "execution_hash": new.execution_hash.raw or None,
+        "standing": status_as_read(claim.status, int(new.deadline), moment),
         "proposal_count": len(checked.proposals), "log_count": len(checked.logs), "created_at_ms": created_at_ms,
-        "record": record_of(new, checked.hash, created_at_ms),
-        **_filtered(new),
+        "record": _record_of(new, checked.hash, created_at_ms),
+        **_of_form(new),
     }  # fmt: skip
     rows = await tx.fetch(
         f"""INSERT INTO intents ({", ".join(values)}) VALUES ({placeholders(len(values))})
@@ -213,67 +246,80 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
     for (seq,) in rows:
         if not isinstance(new, NewIntent):
             await _insert_filters(tx, seq, new)
-        await proposals.insert(tx, seq, 0, checked.proposals)
-        await logs.insert(tx, seq, 0, checked.logs)
+        await parts.insert_proposals(tx, seq, 0, checked.proposals)
+        await parts.insert_lines(tx, seq, 0, checked.logs)
         return seq
     return None
 
 
-def _filtered(new: AnyNewIntent) -> dict[LiteralString, object]:
-    """The columns of an intent's row that only its form has, most of them for filters."""
+def _record_of(new: AnyNewIntent, intent_hash: bytes, created_at_ms: int) -> str:
+    """The members that never change, as JSON."""
+    hashed, shape = (
+        (Hashed, RecordedIntent) if isinstance(new, NewIntent) else (HashedOperations, RecordedOperationsIntent)
+    )
+    members = {name: getattr(new, name) for name in hashed.__struct_fields__}
+    name, created_at = Bytes32.from_raw(intent_hash), iso_time(created_at_ms)
+    return encode(shape(**members, hash=name, created_at=created_at)).decode()
+
+
+def _of_form(new: AnyNewIntent) -> dict[LiteralString, object]:
+    """The columns that depend on the form."""
     if isinstance(new, NewIntent):
         return {"user_address": new.user.raw, "trigger_sig": new.config_sig.raw, "op": new.op}
-    return {"trigger_sig": new.trigger_sig.raw, "operation_count": len(new.operations)}
+    return {"trigger_sig": new.trigger_sig.raw, "operation_count": len(new.operations), "nonce": new.nonce}
 
 
 async def _insert_filters(tx: Transaction, seq: int, new: NewOperationsIntent) -> None:
     """Add the rows by which listings find an intent of several operations."""
     users = sorted({new.fee_payer.raw, *(each.user.raw for each in new.operations)})
-    await insert_rows(tx, "intent_users (address, seq)", [(user, seq) for user in users])
+    await parts.insert_rows(tx, "intent_users (address, seq)", [(user, seq) for user in users])
     ops = sorted({each.op_type for each in new.operations})
-    await insert_rows(tx, "intent_ops (op_type, seq)", [(op, seq) for op in ops])
+    await parts.insert_rows(tx, "intent_ops (op_type, seq)", [(op, seq) for op in ops])
 
 
 async def _merge(
-    tx: Transaction, intent: _LockedIntent, checked: CheckedIntent, now_ms: int
+    tx: Transaction, intent: _LockedIntent, checked: CheckedIntent, now_ms: int, admit: Admit
 ) -> tuple[Claim, bool]:  # fmt: skip
     """Merge `checked` into a recorded intent: the claim after that, and whether anything in it is new."""
-    new, before = checked.new, intent.recorded.claim
+    new, seq = checked.new, intent.seq
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
-    is_executed = await _set_execution_hash(tx, intent.seq, new.execution_hash)
-    proposal_count, is_proposed = await proposals.merge(tx, intent.seq, intent.proposal_count, checked.proposals)
-    log_count = await logs.merge(tx, intent.seq, intent.log_count, checked.logs)
-    is_changed = claim != before or log_count != intent.log_count or is_executed or is_proposed
+    execution_hash = _merged_execution_hash(intent.execution_hash, new.execution_hash)
+    proposals = await parts.proposal_change(tx, seq, intent.proposal_count, checked.proposals)
+    lines = await parts.new_lines(tx, seq, intent.log_count, checked.logs)
+    if proposals.added or lines:
+        admit()
+    await parts.apply_proposals(tx, seq, intent.proposal_count, proposals)
+    await parts.insert_lines(tx, seq, intent.log_count, lines)
+    after = intent._replace(
+        execution_hash=execution_hash,
+        proposal_count=intent.proposal_count + len(proposals.added),
+        log_count=intent.log_count + len(lines),
+    )
+    is_changed = after != intent or claim != intent.recorded.claim or bool(proposals.moved)
     if is_changed:
-        await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim, now_ms)
+        await _update(tx, after, claim, now_ms)
     return claim, is_changed
 
 
-async def _set_execution_hash(tx: Transaction, seq: int, execution_hash: HexString) -> bool:
-    """Set the execution hash once; whether it is new. Raises `IntentDiffers` for another than the recorded one."""
-    if execution_hash == "0x":
-        return False
-    ((record,),) = await tx.fetch("SELECT record FROM intents WHERE seq = ?", (seq,))
-    known = msgspec.json.decode(record, type=dict[str, Any])["executionHash"]
-    if known == execution_hash:
-        return False
-    if known != "0x":
-        raise IntentDiffers(f"recorded with the executionHash {known}, which stays", pointer="/executionHash")
-    changed = with_members(record, executionHash=execution_hash)
-    await tx.execute("UPDATE intents SET record = ? WHERE seq = ?", (changed, seq))
-    return True
+def _merged_execution_hash(known: bytes | None, given: HexString) -> bytes | None:
+    """The execution hash, which is set once. Raises `IntentDiffers` for another than the recorded one."""
+    if known is not None and given.raw not in (b"", known):
+        detail = f"recorded with the executionHash {HexString.from_raw(known)}, which stays"
+        raise IntentDiffers(detail, pointer="/executionHash")
+    return known or given.raw or None
 
 
 async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim, now_ms: int) -> None:
-    """Write a claim and the counts of `intent` into its row, at the time `now_ms`."""
+    """Write a claim and what `intent` has into its row, at the time `now_ms`."""
     before, reads_as, _ = intent.recorded
     standing = reads_as if claim.status == before.status else claim.status
     await tx.execute(
         """UPDATE intents
-           SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, proposal_count = ?,
-                log_count = ?, version = version + 1, changed_version = version + 1, changed_at_ms = ?
+           SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, execution_hash = ?,
+                proposal_count = ?, log_count = ?, version = version + 1, changed_version = version + 1,
+                changed_at_ms = ?
             WHERE seq = ?""",
-        (*claim, standing, intent.proposal_count, intent.log_count, now_ms, intent.seq),
+        (*claim, standing, intent.execution_hash, intent.proposal_count, intent.log_count, now_ms, intent.seq),
     )
     if claim.status == SUCCEEDED != before.status and intent.generation == SECOND:
         await keep(tx, intent.seq)

@@ -1,18 +1,18 @@
 """Intents in the database: how they are read, and how a sweep marks those that have expired.
 
-A row of `intents` holds the members that never change as JSON (`record`); proposals and logs are numbered rows of their
-own. The status as read depends on the time: `lifecycle.status_as_read` computes it, and `STATUS_AS_READ` does the same
-in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
+A row of `intents`, `intent_proposals` or `intent_logs` holds the members that never change as JSON (`record`), which is
+written once. Members that change are columns, and are added to them here alone. The status as read depends on the
+time: `lifecycle.status_as_read` computes it, and `STATUS_AS_READ` does the same in SQL. The column `standing`, which
+sweeps keep near to it, is for indexes: no answer is made from it alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeVar
-
-import msgspec
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
 from muniment.protocol.intents.lifecycle import (
     AFTER_GRACE,
@@ -23,13 +23,10 @@ from muniment.protocol.intents.lifecycle import (
     status_as_read,
 )
 from muniment.protocol.intents.types import NEWEST_SHOWN
-from muniment.protocol.wire import encode
 from muniment.service.storage.sql import SWEPT_PER_BATCH, number_text, placeholders
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Reader, Row, Transaction
-
-T = TypeVar("T")
 
 
 def _quoted(statuses: Sequence[LiteralString]) -> LiteralString:
@@ -56,10 +53,8 @@ STATUS_AS_READ: Final = (
 HEAD_COLUMNS: Final = (
     "i.generation, i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
     "COALESCE(i.chain_transaction_hash, i.transaction_hash), i.dest_transaction_hash, "
-    "i.proposal_count, i.log_count, i.record"
+    "i.execution_hash, i.proposal_count, i.log_count, i.record"
 )
-# Rows in one statement: few round trips, and far from the 32,766 parameters that a statement of SQLite may have.
-_ROWS_PER_STATEMENT: Final = 200
 # Rows of one piece of a streamed answer. A proposal has up to 64 KiB, a log up to 4 (of which each byte may be six in
 # JSON): about as much of either.
 _PROPOSALS_PER_PIECE: Final = 100
@@ -69,15 +64,42 @@ _WEIGHT_MAX: Final = 2 * _LOGS_PER_PIECE
 _PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
 
 
+def _transactions(transaction_hash: bytes | None, dest_transaction_hash: bytes | None) -> str:
+    """The members for the transactions that are known, each with a comma before it."""
+    text = "" if transaction_hash is None else f',"transactionHash":"0x{transaction_hash.hex()}"'
+    if dest_transaction_hash is None:
+        return text
+    return f'{text},"destTransactionHash":"0x{dest_transaction_hash.hex()}"'
+
+
+def _proposal_text(row: Row) -> str:
+    """A proposal as it is answered, as JSON."""
+    _, record, status, transaction_hash, dest_transaction_hash = row
+    if transaction_hash is None and dest_transaction_hash is None:  # most of them
+        return f'{record[:-1]},"status":"{status}"}}'
+    return f'{record[:-1]},"status":"{status}"{_transactions(transaction_hash, dest_transaction_hash)}}}'
+
+
 class _Numbered(NamedTuple):
-    """A table whose rows are numbered within an intent, and the column of `intents` that counts them."""
+    """A table whose rows are numbered within an intent, and the column of `intents` that counts them.
+
+    `text` makes the JSON of a row from the `columns` of the table with the alias `r`.
+    """
 
     table: LiteralString
     counted_by: LiteralString
+    columns: LiteralString
+    text: Callable[[Row], str]
 
 
-_PROPOSALS: Final = _Numbered("intent_proposals", "proposal_count")
-_LOGS: Final = _Numbered("intent_logs", "log_count")
+_PROPOSALS: Final = _Numbered(
+    "intent_proposals",
+    "proposal_count",
+    "r.intent_seq, r.record, COALESCE(r.chain_status, r.status), "
+    "COALESCE(r.chain_transaction_hash, r.transaction_hash), r.dest_transaction_hash",
+    _proposal_text,
+)
+_LOGS: Final = _Numbered("intent_logs", "log_count", "r.intent_seq, r.record", itemgetter(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +113,7 @@ class Head:
     version: int
     transaction_hash: bytes | None
     dest_transaction_hash: bytes | None
+    execution_hash: bytes | None
     proposal_count: int
     log_count: int
     record: str
@@ -121,9 +144,12 @@ class Head:
     @property
     def opening(self) -> str:
         """The JSON of the intent up to its first proposal."""
-        hashes = (("transactionHash", self.transaction_hash), ("destTransactionHash", self.dest_transaction_hash))
-        known = "".join(f',"{name}":"0x{value.hex()}"' for name, value in hashes if value is not None)
-        return f'{self.record[:-1]},"status":"{self.status}"{known},"generation":{self.generation},"proposals":['
+        executed = "" if self.execution_hash is None else self.execution_hash.hex()
+        transactions = _transactions(self.transaction_hash, self.dest_transaction_hash)
+        return (
+            f'{self.record[:-1]},"executionHash":"0x{executed}","status":"{self.status}"{transactions},'
+            f'"generation":{self.generation},"proposals":['
+        )
 
 
 def expiry(moment: Moment) -> tuple[bytes, bytes]:
@@ -143,10 +169,35 @@ def _bound(seconds: int) -> bytes:
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 
+_OF_PROPOSAL: Final = "intent_proposals p JOIN intents i ON i.seq = p.intent_seq"
+# Each arm is one look into an index; a transaction may have carried several intents, of which the newest is found. The
+# transactions are those that operators named; those that only the chain reported have no index.
+_NAMED_BY: Final = (
+    "SELECT hash, 1, seq FROM intents WHERE hash = ?",
+    f"SELECT i.hash, 2, i.seq FROM {_OF_PROPOSAL} WHERE p.hash = ?",
+    "SELECT hash, 3, seq FROM intents WHERE transaction_hash = ?",
+    f"SELECT i.hash, 3, i.seq FROM {_OF_PROPOSAL} WHERE p.transaction_hash = ?",
+)
+_FIND_BY_HASH: Final = f"{' UNION ALL '.join(_NAMED_BY)} ORDER BY 2, 3 DESC LIMIT 1"
+
+
+async def find_by_hash(database: Reader, given: bytes) -> bytes | None:
+    """The hash of the intent that `given` (32 bytes) names: its own, else a proposal's, else a transaction's."""
+    rows = await database.fetch(_FIND_BY_HASH, (given,) * len(_NAMED_BY))
+    return rows[0][0] if rows else None
+
+
 async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
     """The head of an intent."""
     row = await database.fetch_one(f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?", (intent_hash,))
     return Head.of(row, moment) if row else None
+
+
+async def proposal(tx: Transaction, proposal_hash: bytes) -> str:
+    """A proposal that is recorded, as JSON."""
+    sql = f"SELECT {_PROPOSALS.columns} FROM intent_proposals r WHERE r.hash = ?"
+    (row,) = await tx.fetch(sql, (proposal_hash,))
+    return _proposal_text(row)
 
 
 async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> str | None:
@@ -171,13 +222,14 @@ async def _add_newest(
     """Add the newest records of each intent to `found`, the oldest of them first."""
     if seqs:
         rows = await database.fetch(
-            f"SELECT r.intent_seq, r.record FROM intents i JOIN {numbered.table} r "
+            f"SELECT {numbered.columns} FROM intents i JOIN {numbered.table} r "
             f"ON r.intent_seq = i.seq AND r.n > i.{numbered.counted_by} - {number_text(NEWEST_SHOWN)} "
             f"WHERE i.seq IN ({placeholders(len(seqs))}) ORDER BY r.intent_seq, r.n",
             seqs,
         )
-        for seq, record in rows:
-            found[seq].append(record)
+        text = numbered.text
+        for row in rows:
+            found[row[0]].append(text(row))
 
 
 def groups(heads: Sequence[Head]) -> list[list[Head]]:
@@ -206,10 +258,13 @@ async def pieces(database: Reader, head: Head) -> AsyncIterator[bytes]:
 
 async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, size: int) -> AsyncIterator[bytes]:
     """The first `count` records of an intent, `size` in a piece, with a comma between any two."""
-    sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"
+    sql = (
+        f"SELECT {numbered.columns} FROM {numbered.table} r "
+        "WHERE r.intent_seq = ? AND r.n > ? AND r.n <= ? ORDER BY r.n"
+    )
     for start in range(0, count, size):
         rows = await database.fetch(sql, (seq, start, min(start + size, count)))
-        yield (("," if start else "") + ",".join(record for (record,) in rows)).encode()
+        yield (("," if start else "") + ",".join(map(numbered.text, rows))).encode()
 
 
 async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_BATCH) -> int:
@@ -231,22 +286,3 @@ async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_B
         (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
     )
     return max(marked, unmarked)
-
-
-async def insert_rows(tx: Transaction, into: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:
-    """Add rows, many in a statement; `into` is the table with its columns as SQL text."""
-    for part in in_parts(rows):
-        values = ", ".join(f"({placeholders(len(row))})" for row in part)
-        await tx.execute(f"INSERT INTO {into} VALUES {values}", [value for row in part for value in row])
-
-
-def in_parts(listed: Sequence[T]) -> Iterator[Sequence[T]]:
-    """`listed` in order, in parts that fit into one statement."""
-    for start in range(0, len(listed), _ROWS_PER_STATEMENT):
-        yield listed[start : start + _ROWS_PER_STATEMENT]
-
-
-def with_members(record: str, **members: str) -> str:
-    """A record, as JSON, with other values for some members; the rest keeps its bytes."""
-    kept: dict[str, object] = dict(msgspec.json.decode(record, type=dict[str, msgspec.Raw]))
-    return encode({**kept, **members}).decode()

@@ -119,6 +119,7 @@ CREATE TABLE intents (
   op bigint,
   -- Of generation 2.
   operation_count bigint,
+  nonce text,
   -- Seconds since 1970 as 32 bytes, big-endian: on chain a deadline may be any uint256, and such blobs sort as numbers.
   deadline bytea NOT NULL CHECK (length(deadline) = 32),
   status text NOT NULL,
@@ -127,6 +128,9 @@ CREATE TABLE intents (
   transaction_hash bytea,
   dest_transaction_hash bytea,
   chain_transaction_hash bytea,
+  -- When the chain gave it the status that it has; NULL where operators said so first.
+  decided_at_ms bigint,
+  execution_hash bytea,
   proposal_count bigint NOT NULL DEFAULT 0,
   log_count bigint NOT NULL DEFAULT 0,
   -- Grows with every change, for the ETag.
@@ -137,11 +141,12 @@ CREATE TABLE intents (
   changed_version bigint,
   -- The number of the last event about the intent.
   changed_seq bigint,
-  -- The members that never change, as JSON.
+  -- The members that never change, as JSON, written once. What changes is a column.
   record text NOT NULL,
   CHECK ((user_address IS NOT NULL) = (generation = 1)),
   CHECK ((op IS NOT NULL) = (generation = 1)),
-  CHECK ((operation_count IS NOT NULL) = (generation = 2))
+  CHECK ((operation_count IS NOT NULL) = (generation = 2)),
+  CHECK ((nonce IS NOT NULL) = (generation = 2))
 );
 -- A listing is of one generation, or merges both.
 CREATE INDEX intents_by_generation ON intents (generation, seq);
@@ -178,7 +183,7 @@ CREATE TABLE intent_ops (
   PRIMARY KEY (op_type, seq)
 );
 
--- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
+-- Numbered from 1 within an intent. `record` has the members that never change, as JSON, written once.
 CREATE TABLE intent_proposals (
   intent_seq bigint NOT NULL REFERENCES intents (seq),
   n bigint NOT NULL,

@@ -104,6 +104,7 @@ CREATE TABLE intents (
   op INTEGER,
   -- Of generation 2.
   operation_count INTEGER,
+  nonce TEXT,
   -- Seconds since 1970 as 32 bytes, big-endian: on chain a deadline may be any uint256, and such blobs sort as numbers.
   deadline BLOB NOT NULL CHECK (length(deadline) = 32),
   status TEXT NOT NULL,
@@ -112,6 +113,9 @@ CREATE TABLE intents (
   transaction_hash BLOB,
   dest_transaction_hash BLOB,
   chain_transaction_hash BLOB,
+  -- When the chain gave it the status that it has; NULL where operators said so first.
+  decided_at_ms INTEGER,
+  execution_hash BLOB,
   proposal_count INTEGER NOT NULL DEFAULT 0,
   log_count INTEGER NOT NULL DEFAULT 0,
   -- Grows with every change, for the ETag.
@@ -122,11 +126,12 @@ CREATE TABLE intents (
   changed_version INTEGER,
   -- On PostgreSQL the number of the last event; here it is unused.
   changed_seq INTEGER,
-  -- The members that never change, as JSON.
+  -- The members that never change, as JSON, written once. What changes is a column.
   record TEXT NOT NULL,
   CHECK ((user_address IS NOT NULL) = (generation = 1)),
   CHECK ((op IS NOT NULL) = (generation = 1)),
-  CHECK ((operation_count IS NOT NULL) = (generation = 2))
+  CHECK ((operation_count IS NOT NULL) = (generation = 2)),
+  CHECK ((nonce IS NOT NULL) = (generation = 2))
 ) STRICT;
 -- SQLite ends every index entry with the row's seq, so each of these is also in the order of commits.
 -- A listing is of one generation, or merges both.
@@ -164,7 +169,7 @@ CREATE TABLE intent_ops (
   PRIMARY KEY (op_type, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
+-- Numbered from 1 within an intent. `record` has the members that never change, as JSON, written once.
 CREATE TABLE intent_proposals (
   intent_seq INTEGER NOT NULL REFERENCES intents (seq),
   n INTEGER NOT NULL,

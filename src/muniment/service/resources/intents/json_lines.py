@@ -1,7 +1,9 @@
-"""Intents from a file of JSON lines: one intent a line, as `GET /intents/{hash}` answers it or `PUT` takes it.
+"""Intents as JSON lines: one intent a line, as `GET /intents/{hash}` answers it or `PUT` takes it.
 
-Lines are written in batches. Each batch is one transaction, which also stores the position in the file. So an import
-that was killed continues after the last written batch, and no line is counted without being written.
+An export has the recorded status, so that a registry that imports the file records the same; in both of them `expired`
+follows from the deadline. An import writes lines in batches. Each batch is one transaction, which also stores the
+position in the file. So an import that was killed continues after the last written batch, and no line is counted
+without being written.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 import os
 import random
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -19,11 +21,14 @@ from muniment.protocol.errors import Conflicting, DatabaseUnavailable, Invalid, 
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.protocol.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
-from muniment.protocol.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, AnyNewIntent
+from muniment.protocol.intents.texts import LOG_BYTES_MAX
+from muniment.protocol.intents.types import LOGS_MAX, PROPOSALS_MAX, AnyNewIntent
 from muniment.protocol.json_text import parse_json
 from muniment.service.auth.operators import IMPORT
-from muniment.service.resources.intents import recording
+from muniment.service.resources.intents import recording, store
 from muniment.service.resources.intents.nonces import shared_by
+from muniment.service.resources.intents.store import HEAD_COLUMNS, Head
+from muniment.service.storage.sql import number_text
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
@@ -294,3 +299,49 @@ async def _take_turn(tx: Transaction) -> None:
         "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (_TURN, "", 0)
     )
     await tx.fetch(f"SELECT 1 FROM leases WHERE name = ?{tx.for_update}", (_TURN,))
+
+
+# Heads in memory; each has at most 256 KiB.
+_HEADS_PER_READ: Final = number_text(64)
+
+
+@dataclass(slots=True)
+class Exported:
+    """The size of an export so far."""
+
+    intents: int = 0
+    proposals: int = 0
+    logs: int = 0
+    bytes: int = 0
+
+
+async def exported_lines(database: Database, exported: Exported) -> AsyncIterator[bytes]:
+    """The intents that are recorded when this begins, piece by piece; counted in `exported`."""
+    async for head in _heads(database):
+        async for piece in store.pieces(database, head):
+            exported.bytes += len(piece)
+            yield piece
+        exported.bytes += 1
+        yield b"\n"
+        exported.intents += 1
+        exported.proposals += head.proposal_count
+        exported.logs += head.log_count
+
+
+_NEXT_HEADS: Final = (
+    f"SELECT {HEAD_COLUMNS}, COALESCE(i.chain_status, i.status) FROM intents i WHERE i.seq > ? AND i.seq <= ? "
+    f"ORDER BY i.seq LIMIT {_HEADS_PER_READ}"
+)
+
+
+async def _heads(database: Database) -> AsyncIterator[Head]:
+    newest = await database.fetch_one("SELECT COALESCE(MAX(seq), 0) FROM intents")
+    last = newest[0] if newest else 0
+    done = 0
+    while rows := await database.fetch(_NEXT_HEADS, (done, last)):
+        for *columns, recorded in rows:
+            # The time does not matter here: the recorded status replaces the one as read.
+            head = Head.of(tuple(columns), Moment(0, 0))
+            # Only the watcher's own lines are beyond the limit, and another registry would refuse them.
+            yield replace(head, status=recorded, log_count=min(head.log_count, LOGS_MAX))
+        done = rows[-1][1]

@@ -1,0 +1,138 @@
+"""The past of intents: the times of the moves of one, and the counts of the last day by hour and status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from msgspec import UNSET
+
+from muniment.protocol.errors import DeadlineExceeded, IntentNotFound
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.lifecycle import AT_DEADLINE, INTENT, Moment, status_as_read
+from muniment.protocol.intents.types import IntentStatus, Move
+from muniment.service.auth import operators
+from muniment.service.context import Context
+from muniment.service.http.operation import operation
+from muniment.service.http.request import Request
+from muniment.service.resources.intents.store import STATUS_AS_READ, expiry
+from muniment.service.running.limits.costs import Cost, Shed
+from muniment.service.storage.sql import number_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.service.running.clock import Clock
+    from muniment.service.storage.database import Database
+
+_BY_HASH: Final = (
+    "SELECT created_at_ms, COALESCE(chain_status, status), deadline, chain_status, decided_at_ms "
+    "FROM intents WHERE hash = ?"
+)
+# The entries of the audit log about an intent are read in a thread.
+_COST: Final = Cost(8)
+
+
+class Lifetime(NamedTuple):
+    """Columns of an intent's row about its life; `recorded` is the status before expiry."""
+
+    created_at_ms: int
+    recorded: str
+    # Unix seconds.
+    deadline: int
+
+
+@operation("GET", "/intents/{hash}/moves", cost=_COST, sheds=Shed.READ, refuses=(IntentNotFound, DeadlineExceeded))
+async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[Move]:
+    """Read when an intent got each of its statuses.
+
+    Each status comes once, in order; the last is the present one. The time of `created` is the arrival, that of
+    `expired` the deadline (after `submitted` with the grace), others are the times of the reports to the registry. A
+    status that arrived with a whole intent, by PUT or from a file, has no time, and is omitted once another status
+    follows. Skipped statuses are omitted too.
+    """
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    reader, client = context.reader_for(request), context.client(request)
+    row = await reader.fetch_one(_BY_HASH, (hash.raw,))
+    if row is None:
+        raise IntentNotFound("no intent is recorded under this hash")
+    created_at_ms, recorded, deadline, outcome, decided_at_ms = row
+    moved = await operators.moves_of(reader, hash.raw, client)
+    if decided_at_ms is not None:
+        moved.append((decided_at_ms, outcome))
+    return moves(Lifetime(created_at_ms, recorded, int.from_bytes(deadline)), moved, moment)
+
+
+def moves(intent: Lifetime, moved: Sequence[tuple[int, str]], moment: Moment) -> list[Move]:
+    """The moves of an intent up to `moment`; `moved` has times and statuses in order, the first time of each counts."""
+    times: dict[str, int | None] = {"created": intent.created_at_ms}
+    for at_ms, status in moved:
+        if status in INTENT:
+            times.setdefault(status, at_ms)
+    times.setdefault(intent.recorded, None)
+    last = status_as_read(intent.recorded, intent.deadline, moment)
+    if last == "expired":
+        grace_s = 0 if intent.recorded in AT_DEADLINE else moment.grace_s
+        times[last] = (intent.deadline + grace_s) * 1_000
+    times[last] = times.pop(last)
+    return [
+        Move(status=cast("IntentStatus", status), at=UNSET if at_ms is None else at_ms)
+        for status, at_ms in times.items()
+    ]
+
+
+HOUR_MS: Final = 3_600_000
+HOURS: Final = 24
+# How long a count is reused: it reads every intent of a day.
+_KEPT_MS: Final = 30_000
+
+
+class Hour(NamedTuple):
+    """The intents that arrived in one hour (UTC): its beginning in milliseconds since 1970, and counts by status."""
+
+    begin_ms: int
+    counts: Counter[str]
+
+
+async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
+    """The last 24 hours, oldest first, the last being the present one. Raises `DeadlineExceeded`.
+
+    The statuses are those that clients see at `moment`.
+    """
+    last = moment.now_ms // HOUR_MS
+    found = {(last - age) * HOUR_MS: Counter[str]() for age in reversed(range(HOURS))}
+    since = min(found)
+    rows = await database.fetch_slow(
+        f"SELECT created_at_ms / {number_text(HOUR_MS)} AS hour, {STATUS_AS_READ} AS seen, count(*) "
+        "FROM intents WHERE created_at_ms >= ? GROUP BY 1, 2",
+        (*expiry(moment), since),
+    )
+    for hour, status, count in rows:
+        if (begin_ms := hour * HOUR_MS) in found:  # a row may be dated ahead of this process
+            found[begin_ms][status] += count
+    return [Hour(begin_ms, counts) for begin_ms, counts in found.items()]
+
+
+class HourlyCounts:
+    """The counts of a process: counted at most twice a minute, once for concurrent readers."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        """Count on the first read."""
+        self._database = database
+        self._clock = clock
+        self._until_ms = 0
+        self._known: list[Hour] | None = None
+        self._counting = asyncio.Lock()
+
+    async def read(self, moment: Moment) -> list[Hour] | None:
+        """The counts; None while there are too many intents to count them in time."""
+        async with self._counting:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms >= self._until_ms:
+                try:
+                    self._known = await count_by_hour(self._database, moment)
+                except DeadlineExceeded:
+                    self._known = None
+                self._until_ms = now_ms + _KEPT_MS
+            return self._known
