@@ -105,7 +105,7 @@ async def _on_postgres() -> tuple[list[float], list[float]]:
 
 def _with_event(number: int) -> _Add:
     new = store.NewRow(_sig(number), _OWNER, _digest(number), _digest(0), "Mimic", 0, 1, lambda _: _RECORD)
-    return lambda tx: store.insert(tx, new)
+    return store.insertion(new)
 
 
 def _without_event(number: int) -> _Add:
@@ -113,7 +113,7 @@ def _without_event(number: int) -> _Add:
 
     async def add(tx: Transaction) -> None:
         await tx.fetch_one(store.BEFORE, (_OWNER.raw, _digest(number)))
-        await tx.add_last(_WITHOUT_EVENT, row)
+        await tx.execute(_WITHOUT_EVENT, row)
 
     return add
 

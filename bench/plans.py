@@ -150,11 +150,6 @@ class Recorder:
         self.seen.append((sql, parameters))
         return await self._database.fetch(sql, parameters) if "FOR UPDATE" not in sql else []
 
-    async def add_last(self, sql: LiteralString, parameters: Sequence[object] = ()) -> bool:
-        """Note the insert of a row without making it."""
-        self.seen.append((sql, parameters))
-        return True
-
     async def fetch_one(self, sql: LiteralString, parameters: Sequence[object] = ()) -> Any:
         """The first row."""
         rows = await self.fetch(sql, parameters)
@@ -206,7 +201,7 @@ async def explain(url: str, cases: list[Case], table: str) -> None:
             times = [f"alone {milliseconds(alone)}"]
             generic = await plan(connection, statement.single, values, generic=True)
             times.append(f"with a plan for any values {milliseconds(generic)}")
-            if statement.parameter_count and statement.kind.name != "OTHER":
+            if statement.parameter_count and sql.lstrip().startswith("SELECT") and "FOR UPDATE" not in sql:
                 prepared = await connection.prepare(statement.single)
                 together = statement.learn_types([each.name for each in prepared.get_parameters()])
                 likes = [statements.find(*each[index])[1] for each in asked if len(each) > index

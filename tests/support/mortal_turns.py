@@ -23,7 +23,7 @@ from muniment.service.context import Context
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.store import Overtaken
 from muniment.service.storage.postgres import transaction as postgres_transaction
-from muniment.service.storage.postgres.steps import PostgresTransaction
+from muniment.service.storage.postgres.transaction import PostgresTransaction
 from muniment.service.storage.sqlite.jobs import SqliteTransaction
 from muniment.service.storage.sqlite.writer import Writer
 

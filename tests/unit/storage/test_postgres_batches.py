@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from muniment.service.storage import open_database
 from muniment.service.storage.database import Transaction
 from muniment.service.storage.postgres.connection import Connection
 from muniment.service.storage.postgres.engine import PostgresDatabase
-from muniment.service.storage.postgres.statements import Kind, Statements
+from muniment.service.storage.postgres.statements import Statements
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 NAME = "SELECT name FROM users WHERE address = ?"
@@ -94,35 +95,17 @@ async def test_a_single_read_is_the_statement_itself(database: PostgresDatabase,
     assert sent[-1] == "SELECT name FROM users WHERE address = $1"
 
 
-async def test_writes_that_wait_share_a_transaction_and_a_statement(
+async def test_works_that_wait_run_one_after_the_other_in_one_transaction(
     database: PostgresDatabase, sent: list[str]
 ) -> None:
     assert await add_all(database, *range(40)) == [1] * 40
     statements = [sql.split()[0] for sql in sent if "set_config" not in sql and "backend_pid" not in sql]
-    assert statements == ["BEGIN", "INSERT", "COMMIT"]
+    assert statements == ["BEGIN", *["INSERT"] * 40, "COMMIT"]
 
 
 async def test_of_equal_rows_one_goes_in_and_each_caller_knows(database: PostgresDatabase) -> None:
     assert sorted(await add_all(database, *[1] * 100)) == [0] * 99 + [1]
     assert await add_all(database, 1, 2, 2, 3) == [0, 1, 0, 1]
-
-
-async def test_rows_that_differ_only_in_a_text_column_have_their_own_outcomes(database: PostgresDatabase) -> None:
-    names = ["a", "b", "a", "c"]
-    counts = await asyncio.gather(*(database.write(adding(7, name)) for name in names))
-    assert sum(counts) == 1
-    assert await database.fetch(NAME, (address(7),)) == [(names[counts.index(1)],)]
-
-
-async def test_rows_with_an_equal_first_column_have_their_own_outcomes(database: PostgresDatabase) -> None:
-    use = "INSERT INTO used_nonces (address, nonce_window, slot) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-
-    async def use_all(*slots: int) -> list[int]:
-        rows = [(address(1), 1, slot) for slot in slots]
-        return await asyncio.gather(*(database.write(lambda tx, row=row: tx.execute(use, row)) for row in rows))
-
-    assert await use_all(2, 4) == [1, 1]
-    assert await use_all(1, 2, 3, 4, 5) == [1, 0, 1, 0, 1]
 
 
 async def test_a_bad_row_does_not_fail_its_neighbours(database: PostgresDatabase) -> None:
@@ -195,24 +178,56 @@ async def test_a_work_with_a_lock_whose_row_was_there_is_not_overtaken(database:
     assert sorted(outcomes) == list(range(1, 21))
 
 
+async def test_a_work_that_goes_on_after_a_failed_statement_is_undone(database: PostgresDatabase) -> None:
+    async def swallow(transaction: Transaction) -> int:
+        await transaction.execute(ADD, (address(1), "", 1))
+        with suppress(asyncpg.CheckViolationError):
+            await transaction.execute(ADD, (b"too short", "", 1))
+        return 1
+
+    outcomes = await asyncio.gather(
+        database.write(swallow), database.write(adding(2)), return_exceptions=True
+    )  # fmt: skip
+    assert isinstance(outcomes[0], asyncpg.CheckViolationError)
+    assert outcomes[1] == 1
+    assert await database.fetch("SELECT address FROM users") == [(address(2),)]
+
+
+async def test_a_row_that_a_work_got_back_is_a_change(database: PostgresDatabase) -> None:
+    commits: list[int] = []
+    database.call_after_commits(lambda: commits.append(1))
+
+    async def add(transaction: Transaction) -> None:
+        await transaction.fetch(f"{ADD} RETURNING address", (address(1), "", 1))
+
+    async def refused(transaction: Transaction) -> None:
+        await add(transaction)
+        raise TriggerNotFound("gone")
+
+    with pytest.raises(TriggerNotFound):
+        await database.write(refused)
+    assert (await database.fetch("SELECT 1 FROM users"), commits) == ([], [])
+    await database.write(lambda tx: tx.fetch("SELECT 1"))
+    assert commits == []
+    await database.write(add)
+    assert commits == [1]
+
+
 @pytest.mark.parametrize(
-    ("sql", "values", "single", "kind"),
+    ("sql", "values", "single"),
     [
-        ("SELECT a FROM t WHERE b = ?", (1,), "SELECT a FROM t WHERE b = $1", Kind.READ),
+        ("SELECT a FROM t WHERE b = ?", (1,), "SELECT a FROM t WHERE b = $1"),
         (
             "SELECT * FROM (SELECT a FROM t WHERE b = ? LIMIT ?) x WHERE c = ? LIMIT ? OFFSET ?", (1, 2, 3, 4, 5),
-            "SELECT * FROM (SELECT a FROM t WHERE b = $1 LIMIT 2) x WHERE c = $2 LIMIT 4 OFFSET 5", Kind.READ,
+            "SELECT * FROM (SELECT a FROM t WHERE b = $1 LIMIT 2) x WHERE c = $2 LIMIT 4 OFFSET 5",
         ),
-        ("SELECT a FROM t WHERE b = ? FOR UPDATE", (1,), "SELECT a FROM t WHERE b = $1 FOR UPDATE", Kind.OTHER),
-        ("INSERT INTO t (a, b) VALUES (?, ?)", (1, 2), "INSERT INTO t (a, b) VALUES ($1, $2)", Kind.INSERT),
-        ("INSERT INTO t (a) SELECT ? FROM s", (1,), "INSERT INTO t (a) SELECT $1 FROM s", Kind.OTHER),
-        ("INSERT INTO t (a, b) VALUES (?, 0)", (1,), "INSERT INTO t (a, b) VALUES ($1, 0)", Kind.OTHER),
-        ("DELETE FROM t", (), "DELETE FROM t", Kind.OTHER),
+        ("INSERT INTO t (a, b) VALUES (?, 0)", (1,), "INSERT INTO t (a, b) VALUES ($1, 0)"),
+        ("DELETE FROM t", (), "DELETE FROM t"),
     ],
 )  # fmt: skip
-def test_a_statement_is_numbered_and_its_kind_known(sql: str, values: tuple[int, ...], single: str, kind: Kind) -> None:
+def test_the_parameters_of_a_statement_are_numbered(sql: str, values: tuple[int, ...], single: str) -> None:
     statement, rest = Statements().find(sql, values)
-    assert (statement.single, statement.kind, statement.parameter_count) == (single, kind, len(rest))
+    assert (statement.single, statement.parameter_count) == (single, len(rest))
 
 
 def test_statements_with_the_same_bounds_are_the_same_object() -> None:

@@ -14,7 +14,7 @@ from words import add, connection_of, opened, words, write_lock_held
 
 from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded
 from muniment.service.storage import open_database
-from muniment.service.storage.database import DatabaseLimits, Transaction
+from muniment.service.storage.database import DatabaseLimits
 from muniment.service.storage.sqlite.connection import use_wal
 from muniment.service.storage.sqlite.engine import SLOW_READERS, SqliteDatabase
 
@@ -83,15 +83,6 @@ def test_a_new_file_that_stays_locked_or_fails_is_not_tried_for_ever() -> None:
         use_wal(LockedAtFirst(sqlite3.SQLITE_IOERR))  # pyright: ignore[reportArgumentType] - it acts as one
     with pytest.raises(sqlite3.OperationalError):
         use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY), busy_timeout_ms=-1)  # pyright: ignore[reportArgumentType] - it acts as one
-
-
-async def test_a_row_added_last_goes_in_unless_it_is_there(database: SqliteDatabase) -> None:
-    async def add_last(tx: Transaction) -> bool:
-        return await tx.add_last("INSERT INTO words (word) VALUES (?) ON CONFLICT DO NOTHING", ("one",))
-
-    assert await database.write(add_last) is True
-    assert await database.write(add_last) is False
-    assert await words(database) == ["one"]
 
 
 @pytest.mark.parametrize("method", ["fetch", "fetch_one", "fetch_slow"])

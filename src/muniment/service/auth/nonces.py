@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 from zlib import crc32
 
 import structlog
@@ -114,6 +114,10 @@ WITH RECURSIVE latest (n, nonce_window) AS (
 )
 SELECT nonce_window FROM latest WHERE n = {_KEPT} + 1 AND nonce_window IS NOT NULL
 """
+# The table of used nonces and its key.
+USED_NONCES: Final[tuple[LiteralString, tuple[LiteralString, ...]]] = "used_nonces", ("address", "nonce_window", "slot")
+# The latest window whose used nonces are deleted, as a value in a query.
+FORGOTTEN: Final = "(SELECT until_window FROM forgotten_nonces)"
 # A number below that of every window.
 _NEVER: Final = -(2**62)
 # Addresses whose last slot is kept in memory: a login most likely has it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, LiteralString, Protocol, TypeVar
+from typing import Any, Final, Generic, LiteralString, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -65,17 +65,38 @@ class Transaction(Protocol):
         """Run a statement; the number of rows that it changed."""
         ...
 
-    async def add_last(self, sql: LiteralString, parameters: Parameters = ()) -> bool:
-        """Add one row with `INSERT … ON CONFLICT DO NOTHING`; whether it was inserted.
-
-        The caller promises that the work ends if the row was inserted: it returns then, without an error and without
-        another statement. So an engine needs no BEGIN and COMMIT for a work that only read before. If the row existed,
-        the work may go on, or the engine runs it again from the start.
-        """
-        ...
-
 
 Work = Callable[[Transaction], Awaitable[T]]
+
+
+class Made(NamedTuple, Generic[T]):
+    """What `InsertOnce` makes of the row that it looked up: the result of the write, and the values of the new row."""
+
+    result: T
+    # Empty: nothing is to be inserted.
+    values: Parameters
+
+
+class InsertOnce(NamedTuple, Generic[T]):
+    """A `Work` that usually looks something up, inserts one row, and ends.
+
+    SQLite runs `work`. PostgreSQL does the same for many writers at once with one query and one INSERT, which is a
+    transaction by itself. It runs `work` for a row that was not inserted, because a row with an equal key existed.
+    """
+
+    # A query for one row.
+    look_up: LiteralString
+    parameters: Parameters
+    table: LiteralString
+    # Of several rows with one value of the first column, which has bytes, one is inserted at a time.
+    columns: tuple[LiteralString, ...]
+    # None: only `work` can decide.
+    make: Callable[[Row], Made[T] | None]
+    work: Work[T]
+
+    def __call__(self, transaction: Transaction) -> Awaitable[T]:
+        """Run `work`."""
+        return self.work(transaction)
 
 
 class Reader(Protocol):

@@ -19,13 +19,16 @@ _USUAL_MS: Final = 15_000
 _DIFFERENCE: Final = "SELECT COALESCE(MAX(differ_ms), 0) FROM time_differences"
 
 
+def usual_time(now_ms: int, newest_ms: int) -> int | None:
+    """As `date_row`; None when a transaction must decide, because the latest row is far ahead."""
+    return max(now_ms, newest_ms) if newest_ms - now_ms <= _USUAL_MS else None
+
+
 async def date_row(tx: Transaction, now_ms: int, newest_ms: int) -> int:
     """The time of a new row, requested at `now_ms`, in a table whose latest time is `newest_ms`."""
+    if (time_ms := usual_time(now_ms, newest_ms)) is not None:
+        return time_ms
     ahead_ms = newest_ms - now_ms
-    if ahead_ms <= 0:
-        return now_ms
-    if ahead_ms <= _USUAL_MS:
-        return newest_ms
     ((differ_ms,),) = await tx.fetch(_DIFFERENCE)
     if ahead_ms <= differ_ms:
         return now_ms

@@ -226,7 +226,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         body.sig, body.signer, consent.digest, values.function_cid.digest, context.settings.protocol_name,
         rules.end_date_ms(values.config), now_ms, record_at,
     )  # fmt: skip
-    record = await context.database.write(lambda tx: store.insert(tx, new))
+    record = await context.database.write(store.insertion(new))
     if record in made:  # a record that existed is free
         owner.owe(NEW_TRIGGER)
     _count(context, "created" if record in made else "repeated")

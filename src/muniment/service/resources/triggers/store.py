@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -12,12 +13,13 @@ from muniment.protocol.errors import Fault, SignatureTaken, TriggerDeactivated, 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.types import DeactivationForm
-from muniment.service.storage.dating import date_row
+from muniment.service.storage.database import InsertOnce, Made
+from muniment.service.storage.dating import date_row, usual_time
 from muniment.service.storage.sql import SWEPT_PER_BATCH, placeholders
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
-    from muniment.service.storage.database import Database, Reader, Transaction
+    from muniment.service.storage.database import Database, Parameters, Reader, Row, Transaction
 
 
 class Registered(NamedTuple):
@@ -105,20 +107,20 @@ ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 # Triggers that a sweep marked before their end, because its clock was ahead: few, with an index of their own.
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
 _SIGNATURE_BYTES: Final = 65
-# The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
+# The latest time of a trigger; and the record of this consent if it is stored, empty if it is deactivated.
 BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
-       (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
+       (SELECT CASE deactivated WHEN 0 THEN record ELSE '' END FROM triggers WHERE signer = ? AND digest = ?)
 """
-_INSERT: Final = """
-INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+_COLUMNS: Final = (
+    "sig", "signer", "digest", "function_digest", "protocol", "end_date_ms", "created_at_ms", "record"
+)  # fmt: skip
+_INSERT: Final = f"""
+INSERT INTO triggers ({", ".join(_COLUMNS)}) VALUES ({placeholders(len(_COLUMNS))}) ON CONFLICT DO NOTHING
 """
 # Where a statement of its own is cheaper than a trigger of the database: on SQLite 3 µs instead of 12 (decision 0044).
-_INSERT_BEFORE_EVENT: Final = """
-INSERT INTO triggers (
-  sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record, has_event
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING
+_INSERT_BEFORE_EVENT: Final = f"""
+INSERT INTO triggers ({", ".join(_COLUMNS)}, has_event) VALUES ({placeholders(len(_COLUMNS))}, 1) ON CONFLICT DO NOTHING
 """
 _INSERT_EVENT: Final = """
 INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 1, ?, ?, ?, ?)
@@ -163,45 +165,58 @@ async def find_consent(database: Database | Transaction, signer: Address, digest
     if row is None:
         return None
     if row[1]:
-        raise TriggerDeactivated(
-            "this consent was deactivated, which is permanent; sign a new one that differs in something"
-        )
+        raise _deactivated()
     return row[0]
 
 
-async def insert(transaction: Transaction, new: NewRow) -> str:
-    """Store a trigger unless its consent is stored; returns the record that was stored first. Call it last in a work.
+def _deactivated() -> TriggerDeactivated:
+    return TriggerDeactivated(
+        "this consent was deactivated, which is permanent; sign a new one that differs in something"
+    )
+
+
+def insertion(new: NewRow) -> InsertOnce[str]:
+    """The write that stores a trigger unless its consent is stored; its result is the record that was stored first.
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
-    before = await transaction.fetch_one(BEFORE, (new.signer.raw, new.digest))
-    newest_ms, known_seq = before or (None, None)
-    if known_seq is not None:
-        return await _known(transaction, new)
-    created_at_ms = await date_row(transaction, new.created_at_ms, newest_ms or 0)
+    key = (new.signer.raw, new.digest)
+    return InsertOnce(BEFORE, key, "triggers", _COLUMNS, partial(_made, new), partial(insert, new=new))
+
+
+def _made(new: NewRow, before: Row) -> Made[str] | None:
+    newest_ms, known = before
+    if known is not None:
+        return Made(_active(known), ())
+    created_at_ms = usual_time(new.created_at_ms, newest_ms or 0)
+    return None if created_at_ms is None else _dated(new, created_at_ms)
+
+
+def _active(known: str) -> str:
+    """The record of a stored consent, as `BEFORE` finds it. Raises `TriggerDeactivated`."""
+    if not known:
+        raise _deactivated()
+    return known
+
+
+def _dated(new: NewRow, created_at_ms: int) -> Made[str]:
+    """The record of a new trigger, and its row."""
     record = new.record(created_at_ms)
     row = (
         new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
         new.end_date_ms, created_at_ms, record,
     )  # fmt: skip
+    return Made(record, row)
+
+
+async def insert(transaction: Transaction, new: NewRow) -> str:
+    """As `insertion`, by itself."""
+    ((newest_ms, known),) = await transaction.fetch(BEFORE, (new.signer.raw, new.digest))
+    if known is not None:
+        return _active(known)
+    record, row = _dated(new, await date_row(transaction, new.created_at_ms, newest_ms or 0))
     if await _add(transaction, row):
         return record
-    return await _known(transaction, new)
-
-
-async def _add(transaction: Transaction, row: tuple[object, ...]) -> bool:
-    """Add a trigger and its event; False if it exists."""
-    if transaction.adds_events:
-        return await transaction.add_last(_INSERT, row)
-    if not await transaction.add_last(_INSERT_BEFORE_EVENT, row):
-        return False
-    sig, signer, _, function_digest, _, end_date_ms, created_at_ms, _ = row
-    facts = f'{{"endDate":{end_date_ms}}}'
-    await transaction.execute(_INSERT_EVENT, (created_at_ms, sig, signer, function_digest, facts))
-    return True
-
-
-async def _known(transaction: Transaction, new: NewRow) -> str:
     if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
         return known
     # The same 65 bytes may be a valid signature over another digest by another address, but they name one record.
@@ -210,6 +225,18 @@ async def _known(transaction: Transaction, new: NewRow) -> str:
         "only; change any signed member, for example the version's build part (1.0.0 to 1.0.0+1), and sign again",
         pointer="/sig",
     )
+
+
+async def _add(transaction: Transaction, row: Parameters) -> bool:
+    """Add a trigger and its event; False if it exists."""
+    if transaction.adds_events:
+        return await transaction.execute(_INSERT, row) == 1
+    if not await transaction.execute(_INSERT_BEFORE_EVENT, row):
+        return False
+    sig, signer, _, function_digest, _, end_date_ms, created_at_ms, _ = row
+    facts = f'{{"endDate":{end_date_ms}}}'
+    await transaction.execute(_INSERT_EVENT, (created_at_ms, sig, signer, function_digest, facts))
+    return True
 
 
 async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:

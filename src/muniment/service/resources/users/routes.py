@@ -20,7 +20,15 @@ from muniment.protocol.users.types import (
 )
 from muniment.protocol.wire import encode
 from muniment.service.auth.caller import TokenCaller, api_key, issue_token, key_set
-from muniment.service.auth.nonces import WINDOW_MS, Nonce, issue_nonce, signed_nonce, use_nonce, window_at
+from muniment.service.auth.nonces import (
+    USED_NONCES,
+    WINDOW_MS,
+    Nonce,
+    issue_nonce,
+    signed_nonce,
+    use_nonce,
+    window_at,
+)
 from muniment.service.auth.secrets import ring_of
 from muniment.service.context import Context
 from muniment.service.http.operation import Answer, operation
@@ -29,11 +37,12 @@ from muniment.service.resources.users import balances, store
 from muniment.service.resources.users.balances import TokenBalance
 from muniment.service.resources.users.words import nonce_of, worded
 from muniment.service.running.limits.costs import BALANCES, LOGIN, NONCE, READ, TOKEN_READ, TOKEN_WRITE, Shed
+from muniment.service.storage.database import InsertOnce, Made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muniment.service.storage.database import Transaction
+    from muniment.service.storage.database import Row, Transaction
 
 _PRIVATE = (JSON, NO_STORE)
 
@@ -97,7 +106,14 @@ async def _log_in(context: Context, body: Login) -> str | None:
             raise _login_failed()
         return await store.ensure_user(transaction, body.address, now_ms)
 
-    return await context.database.write(log_in, order=body.address.raw)
+    def again(user: Row) -> Made[str | None] | None:
+        """A further log-in only uses up the nonce; the first one also adds the user."""
+        address, email, forgotten = user
+        is_usual = address is not None and (forgotten is None or nonce.window > forgotten)
+        return Made(email, (body.address.raw, nonce.window, nonce.slot)) if is_usual else None
+
+    write = InsertOnce(store.USER, (body.address.raw,), *USED_NONCES, again, log_in)
+    return await context.database.write(write, order=body.address.raw)
 
 
 def _finder(context: Context, body: Login, now_ms: int) -> Callable[[int], Nonce | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
 from muniment.protocol.users.types import Email, IntendedUse, Profile, UserName
+from muniment.service.auth.nonces import FORGOTTEN
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
     from muniment.service.storage.database import Database, Transaction
 
 _PROFILE = "SELECT name, intended_use, email FROM users WHERE address = ?"
+# One row: a user's address (NULL: the user has never logged in) and email, and the latest window of deleted nonces.
+USER: Final = f"SELECT address, email, {FORGOTTEN} FROM (SELECT 1) one LEFT JOIN users ON address = ?"
 _GENERATION = "SELECT key_generation FROM users WHERE address = ?"
 
 
 async def ensure_user(transaction: Transaction, address: Address, now_ms: int) -> str | None:
     """Insert the user's row if it does not exist; returns its email."""
-    await transaction.execute(
+    added = await transaction.execute(
         "INSERT INTO users (address, created_at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (address.raw, now_ms)
     )
-    row = await transaction.fetch_one("SELECT email FROM users WHERE address = ?", (address.raw,))
+    row = None if added else await transaction.fetch_one("SELECT email FROM users WHERE address = ?", (address.raw,))
     return row[0] if row else None
 
 

@@ -1,7 +1,7 @@
-"""Queues the writes of one database, and commits them in groups: the writes of a group share one transaction.
+"""Queues the writes of one database, and commits them in groups; `engine` calls it.
 
-`engine` calls it. When a group fails, it is undone and each of its works runs alone, so that one failing work does not
-fail the others.
+The `InsertOnce` of a group share a query and an INSERT, its other works share a transaction. When that fails, it is
+undone and each of its works runs alone, so that one failing work does not fail the others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import structlog
 
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage.backlog import Backlog
-from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
+from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits, InsertOnce
 from muniment.service.storage.postgres.dispatcher import Dispatcher
 from muniment.service.storage.postgres.driver_errors import (
     DRIVER_ERRORS,
@@ -30,17 +30,19 @@ from muniment.service.storage.postgres.driver_errors import (
     is_retryable,
 )
 from muniment.service.storage.postgres.slot import Connector, Slot
-from muniment.service.storage.postgres.transaction import CommitLost, commit
+from muniment.service.storage.postgres.transaction import CommitLost, commit_inserts, commit_works
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from muniment.service.running.metrics.recorder import DatabaseMetrics
+    from muniment.service.running.metrics.recorder import DatabaseMetrics, Histogram
     from muniment.service.storage.database import Work
+    from muniment.service.storage.postgres.connection import Connection
     from muniment.service.storage.postgres.statements import Statements
-    from muniment.service.storage.postgres.steps import StepRunner
+    from muniment.service.storage.postgres.transaction import Outcome
 
 T = TypeVar("T")
+_Commit: TypeAlias = "Callable[[Connection, Statements, Sequence[Any], Histogram], Awaitable[list[Outcome | None]]]"
 
 # Connections for writes: while one group waits for the disk, the next one runs.
 WRITE_SLOTS: Final = 2
@@ -122,67 +124,76 @@ class Writer:
         jobs.sort(key=_ORDER)  # stable: jobs with equal keys keep their order
         return jobs or None
 
-    async def _serve(self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool = False) -> None:
-        """Commit `jobs` as one group, or each job alone if that fails, and give each caller its outcome."""
+    async def _serve(self, slot: Slot, jobs: list[_Job]) -> None:
+        """Commit `jobs`, and give each caller its outcome."""
+        alike: dict[object, list[_Job]] = {}
+        left: list[_Job] = []
+        for job in jobs:
+            if isinstance(job.work, InsertOnce):
+                insert = cast("InsertOnce[Any]", job.work)
+                alike.setdefault((insert.look_up, insert.table), []).append(job)
+            else:
+                left.append(job)
+        for inserts in alike.values():
+            missed = await self._commit(slot, inserts, commit_inserts)
+            left += await self._commit(slot, missed, commit_inserts)  # it finds the row of a writer that came first
+        left.sort(key=_ORDER)
+        for job in await self._commit(slot, left, commit_works):
+            await self._commit(slot, [job], commit_works)
+
+    async def _commit(self, slot: Slot, jobs: list[_Job], commit: _Commit) -> list[_Job]:
+        """Commit `jobs`, and give their callers their outcomes; the jobs that have none, and changed nothing."""
+        if not jobs:
+            return []
         begun = time.monotonic()
         try:
-            runners = await self._commit(slot, jobs, needs_transaction=needs_transaction)
-            self._backlog.committed(time.monotonic() - begun)
-            self._metrics.wrote(time.monotonic() - begun, len(jobs))
+            outcomes = await self._outcomes(slot, jobs, commit)
         except Exception as error:  # noqa: BLE001 - every caller must get an outcome, and later groups need the slot
-            if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
-                self._metrics.fail("write")
-                _fail(jobs, error)
-                return
-            runners = None
-        if runners is None:
-            for job in jobs:
-                await self._serve(slot, [job], needs_transaction=needs_transaction)
-            return
-        if any(runner is not None and runner.has_changed for runner in runners):
+            if len(jobs) > 1 and not isinstance(error, DatabaseUnavailable):
+                return jobs
+            self._metrics.fail("write")
+            _fail(jobs, error)
+            return []
+        self._backlog.committed(time.monotonic() - begun)
+        self._metrics.wrote(time.monotonic() - begun, len(jobs))
+        if any(outcome is not None and outcome.has_changed for outcome in outcomes):
             self.succeeded_at = time.monotonic()
             self.after_commit()
-        again: list[_Job] = []
-        for job, runner in zip(jobs, runners, strict=True):
-            if runner is None:
-                again.append(job)
+        left: list[_Job] = []
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if outcome is None:
+                left.append(job)
             else:
-                job.resolve(runner.error, runner.result)
-        if again:
-            await self._serve(slot, again, needs_transaction=True)
+                job.resolve(outcome.error, outcome.result)
+        return left
 
-    async def _commit(
-        self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool
-    ) -> Sequence[StepRunner | None] | None:
-        """Commit `jobs` as one group, with further attempts after a lost connection or a deadlock; result as `commit`.
+    async def _outcomes(self, slot: Slot, jobs: list[_Job], commit: _Commit) -> list[Outcome | None]:
+        """The outcomes of `commit`, with further attempts after a lost connection or a deadlock.
 
-        Raises `DatabaseUnavailable` when the database fails: then no job of the group could succeed alone either.
+        Raises `DatabaseUnavailable` when the database fails: then no job could succeed alone either. Raises any other
+        error only when nothing was changed.
         """
         last: BaseException | None = None
         until = min(job.until for job in jobs)
+        works = [job.work for job in jobs]
         for attempt in range(TRIES_MAX):
             if time.monotonic() > until:
                 break
             try:
-                works = [job.work for job in jobs]
-                return await commit(
-                    await slot.open(), self._statements, works,
-                    needs_transaction=needs_transaction, times=self._metrics.commits,
-                )  # fmt: skip
+                return await commit(await slot.open(), self._statements, works, self._metrics.commits)
             except CommitLost as error:
                 raise DatabaseUnavailable(
                     "the database was lost while it committed: read the record to see whether it was changed"
                 ) from error
             except DRIVER_ERRORS as error:
-                if attempt and is_read_only(
-                    error
-                ):  # the first attempt may have met a connection from before a failover
+                # The first attempt may have met a connection from before a failover.
+                if attempt and is_read_only(error):
                     raise for_caller(error) from None
                 last = error
                 if slot.drop_if_lost(error):
                     continue
                 if len(jobs) > 1:
-                    return None
+                    return [None] * len(jobs)
                 if not is_retryable(error):
                     raise for_caller(error) from None
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret

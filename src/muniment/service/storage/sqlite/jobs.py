@@ -72,10 +72,6 @@ class SqliteTransaction:
         self.has_executed = True
         return self._connection.execute(sql, parameters).rowcount
 
-    async def add_last(self, sql: LiteralString, parameters: Parameters = ()) -> bool:
-        """Add a row; whether it went in."""
-        return await self.execute(sql, parameters) == 1
-
 
 def is_run_cleanly(connection: sqlite3.Connection, job: Job) -> bool:
     """Run a job in the shared transaction; False if it failed and may have left changes.

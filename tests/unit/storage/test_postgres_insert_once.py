@@ -1,22 +1,22 @@
-"""On PostgreSQL rows that works add last are a transaction by themselves; other works begin one and commit it."""
+"""On PostgreSQL the rows of many `InsertOnce` are one statement, which is a transaction by itself."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import asyncpg
 import pytest
 
 from muniment.protocol.errors import DatabaseUnavailable, TriggerNotFound
-from muniment.service.storage.database import Transaction
+from muniment.service.storage.database import InsertOnce, Made, Row, Transaction
 from muniment.service.storage.postgres import transaction as postgres_transaction
 from muniment.service.storage.postgres.driver_errors import is_refusal
 from muniment.service.storage.postgres.engine import PostgresDatabase
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-COUNT = "SELECT count(*) FROM users"
 USE = "INSERT INTO used_nonces (address, nonce_window, slot) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 NAME = "SELECT name FROM users WHERE address = ?"
 
@@ -50,18 +50,34 @@ def address(number: int) -> bytes:
 
 
 async def add(transaction: Transaction, number: int, name: str = "") -> str:
-    """Read, and add a row last; the name in the row."""
-    await transaction.fetch(COUNT)
-    if await transaction.add_last(ADD, (address(number), name, 1)):
-        return name
+    """Add a row; the name in the row."""
+    await transaction.execute(ADD, (address(number), name, 1))
     row = await transaction.fetch_one(NAME, (address(number),))
     assert row is not None
     return row[0]
 
 
+def adding(number: int, name: str = "", raw: object = None) -> InsertOnce[str]:
+    """The same as a value. The name `refused` is refused, `undecided` is left to the work."""
+    key = address(number) if raw is None else raw
+
+    def make(found: Row) -> Made[str] | None:
+        known, _ = found
+        if name == "refused":
+            raise TriggerNotFound("gone")
+        if known is not None:
+            return Made(known, ())
+        return None if name == "undecided" else Made(name, (key, name, 1))
+
+    look_up = "SELECT (SELECT name FROM users WHERE address = ?), (SELECT count(*) FROM users)"
+    return InsertOnce(
+        look_up, (address(number),), "users", ("address", "name", "created_at_ms"), make,
+        partial(add, number=number, name=name),
+    )  # fmt: skip
+
+
 async def add_all(database: PostgresDatabase, *named: tuple[int, str]) -> list[Any]:
-    writes = [database.write(lambda tx, number=number, name=name: add(tx, number, name)) for number, name in named]
-    return await asyncio.gather(*writes, return_exceptions=True)
+    return await asyncio.gather(*(database.write(adding(*each)) for each in named), return_exceptions=True)
 
 
 async def names(database: PostgresDatabase) -> list[str]:
@@ -69,7 +85,7 @@ async def names(database: PostgresDatabase) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 20])
-async def test_rows_added_last_are_one_statement_without_begin_and_commit(
+async def test_the_rows_of_many_are_one_statement_without_begin_and_commit(
     database: PostgresDatabase, sent: list[str], count: int
 ) -> None:
     named = [(number, f"user {number}") for number in range(count)]
@@ -78,112 +94,85 @@ async def test_rows_added_last_are_one_statement_without_begin_and_commit(
     assert await names(database) == [name for _, name in named]
 
 
-async def test_a_work_whose_row_was_there_runs_again_in_a_transaction(
-    database: PostgresDatabase, sent: list[str]
-) -> None:
+async def test_a_row_that_the_look_up_finds_is_not_inserted(database: PostgresDatabase, sent: list[str]) -> None:
     assert await add_all(database, (2, "first")) == ["first"]
     sent.clear()
     assert await add_all(database, (1, "a"), (2, "second"), (3, "b")) == ["a", "first", "b"]
-    # The new rows are committed by the first INSERT; the other work runs again.
-    assert sent == ["SELECT", "INSERT", "SELECT", "BEGIN", "INSERT", "SELECT", "COMMIT"]
+    assert sent == ["SELECT", "INSERT"]
+    sent.clear()
+    assert await add_all(database, (1, "c"), (2, "d")) == ["a", "first"]
+    assert sent == ["SELECT"]
 
 
-async def test_of_rows_with_one_key_one_goes_in(database: PostgresDatabase) -> None:
+async def test_of_rows_with_one_key_one_goes_in_and_the_others_look_again(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
     outcomes = await add_all(database, *((7, f"{number}") for number in range(20)), (8, "other"))
     assert set(outcomes[:20]) == {(await names(database))[0]}
     assert outcomes[20] == "other"
+    assert sent[:3] == ["SELECT", "INSERT", "SELECT"]
 
 
-async def test_a_row_that_is_not_said_to_be_the_last_is_in_a_transaction(
+async def test_a_row_that_exists_although_the_look_up_found_none_is_left_to_the_work(
     database: PostgresDatabase, sent: list[str]
 ) -> None:
-    async def add_two(transaction: Transaction, number: int, *, fails: bool = False) -> None:
-        await transaction.fetch(COUNT)
-        await transaction.execute(ADD, (address(number), "one", 1))
-        await transaction.execute(ADD, (address(number + 100), "another", 1))
-        if fails:
-            raise TriggerNotFound("gone")
-
-    with pytest.raises(TriggerNotFound):
-        await database.write(lambda tx: add_two(tx, 1, fails=True))
-    assert await names(database) == []
+    await database.write(adding(1, "there"))
     sent.clear()
-    await database.write(lambda tx: add_two(tx, 1))
-    assert sent == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
-    assert await names(database) == ["one", "another"]
+    blind = adding(1, "new")._replace(look_up="SELECT NULL, length(?::bytea)")
+    assert await database.write(blind) == "there"
+    assert sent == ["SELECT", "INSERT", "SELECT", "INSERT", "BEGIN", "INSERT", "SELECT", "COMMIT"]
 
 
-async def test_a_work_that_raises_after_a_row_leaves_nothing(database: PostgresDatabase) -> None:
-    async def refused(transaction: Transaction) -> None:
-        await transaction.fetch(COUNT)
-        await transaction.execute(ADD, (address(2), "refused", 1))
-        raise TriggerNotFound("gone")
-
-    writes: list[Awaitable[Any]] = [database.write(lambda tx: add(tx, 1, "a")), database.write(refused)]
-    outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    assert outcomes[0] == "a"
+async def test_each_of_many_has_its_own_outcome(database: PostgresDatabase) -> None:
+    outcomes = await add_all(database, (1, "a"), (2, "refused"), (3, "undecided"), (4, "b"))
+    assert [outcomes[0], *outcomes[2:]] == ["a", "undecided", "b"]
     assert isinstance(outcomes[1], TriggerNotFound)
-    assert await names(database) == ["a"]
+    assert await names(database) == ["a", "undecided", "b"]
 
 
 async def test_a_row_that_the_server_refuses_fails_alone(database: PostgresDatabase) -> None:
-    async def add_raw(transaction: Transaction, raw: object) -> bool:
-        await transaction.fetch(COUNT)
-        return await transaction.add_last(ADD, (raw, "", 1))
+    async def add_raw(transaction: Transaction, raw: object) -> str:
+        await transaction.execute(ADD, (raw, "", 1))
+        return ""
 
-    writes = [database.write(lambda tx, raw=raw: add_raw(tx, raw)) for raw in (address(1), b"short", address(2))]
+    raws = (address(1), b"short", address(2))
+    writes = [
+        database.write(adding(number, raw=raw)._replace(work=partial(add_raw, raw=raw)))
+        for number, raw in enumerate(raws, 1)
+    ]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    assert [type(each) for each in outcomes] == [bool, asyncpg.CheckViolationError, bool]
+    assert [type(each) for each in outcomes] == [str, asyncpg.CheckViolationError, str]
+    with pytest.raises(asyncpg.CheckViolationError):
+        await database.write(adding(3, raw=b"short"))
     with pytest.raises(asyncpg.DataError):  # the driver does not even send it
-        await database.write(lambda tx: add_raw(tx, 1))
+        await database.write(adding(3, raw=1))
 
 
-async def test_other_work_of_the_group_has_its_own_outcome(database: PostgresDatabase) -> None:
+async def test_works_of_the_same_moment_are_committed_after_the_rows(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
     async def rename(transaction: Transaction) -> int:
         return await transaction.execute("UPDATE users SET name = 'new' WHERE address = ?", (address(1),))
 
     await add_all(database, (1, "old"))
-    writes: list[Awaitable[Any]] = [database.write(rename), database.write(lambda tx: add(tx, 2, "b"))]
+    sent.clear()
+    writes: list[Awaitable[Any]] = [database.write(rename), database.write(adding(2, "b"))]
     assert await asyncio.gather(*writes) == [1, "b"]
+    assert sent == ["SELECT", "INSERT", "BEGIN", "UPDATE", "COMMIT"]
     assert await names(database) == ["new", "b"]
 
 
-async def test_a_row_added_last_after_a_change_is_in_the_transaction_of_that_change(
-    database: PostgresDatabase, sent: list[str]
-) -> None:
-    async def change_and_add(transaction: Transaction) -> str:
-        await transaction.fetch(COUNT)
-        await transaction.execute(USE, (address(1), 1, 1))
-        return await add(transaction, 1, "a")
-
-    assert await database.write(change_and_add) == "a"
-    assert sent == ["SELECT", "BEGIN", "INSERT", "SELECT", "INSERT", "COMMIT"]
-
-
-@pytest.mark.parametrize("changes_before", [False, True])
-async def test_a_work_that_goes_on_after_its_last_row_is_an_error(
-    database: PostgresDatabase, *, changes_before: bool
-) -> None:
-    async def go_on(transaction: Transaction) -> None:
-        if changes_before:
-            await transaction.execute(USE, (address(1), 1, 1))
-        await add(transaction, 1, "a")
-        await transaction.execute("UPDATE users SET name = 'b'")
-
-    with pytest.raises(RuntimeError, match="sends a statement after"):
-        await database.write(go_on)
-    # The row by itself was committed by then; in a transaction it is undone.
-    assert await names(database) == ([] if changes_before else ["a"])
-
-
-async def test_rows_of_two_tables_share_a_transaction(database: PostgresDatabase, sent: list[str]) -> None:
+async def test_rows_of_two_tables_are_two_statements(database: PostgresDatabase, sent: list[str]) -> None:
     async def use(transaction: Transaction) -> bool:
-        await transaction.fetch(COUNT)
-        return await transaction.add_last(USE, (address(1), 1, 1))
+        return await transaction.execute(USE, (address(1), 1, 1)) == 1
 
-    writes: list[Awaitable[Any]] = [database.write(lambda tx: add(tx, 1, "a")), database.write(use)]
+    using = InsertOnce(
+        "SELECT length(?::bytea)", (b"",), "used_nonces", ("address", "nonce_window", "slot"),
+        lambda _: Made(result=True, values=(address(1), 1, 1)), use,
+    )  # fmt: skip
+    writes: list[Awaitable[Any]] = [database.write(adding(1, "a")), database.write(using)]
     assert await asyncio.gather(*writes) == ["a", True]
-    assert sent == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
+    assert sorted(sent) == ["INSERT", "INSERT", "SELECT", "SELECT"]
 
 
 async def test_a_connection_lost_with_the_row_is_reported_and_not_repeated(
