@@ -136,7 +136,7 @@ class Recorder:
     """A database, or a transaction, that notes each statement; what has no answer yet is asked."""
 
     visible_before = PostgresDatabase.visible_before
-    merges_unions = PostgresDatabase.merges_unions
+    lists_subqueries = PostgresDatabase.lists_subqueries
     times_differ_ms = PostgresDatabase.times_differ_ms
     adds_events = True
     for_update = " FOR UPDATE"

@@ -115,11 +115,8 @@ class Reader(Protocol):
         ...
 
     @property
-    def merges_unions(self) -> bool:
-        """Whether the engine reads a UNION ALL with an order and a limit from the indexes of its parts up to the limit.
-
-        Otherwise each part needs its own limit.
-        """
+    def lists_subqueries(self) -> bool:
+        """Whether the engine makes a list of the rows of a NOT IN once, and searches it, however long it expects it."""
         ...
 
     @property

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SLICE_BYTES: Final = 64 * 1024
 # Statements that read records by key have a multiple of this many keys, so that few texts are prepared and kept.
 _KEYS_STEP: Final = 10
+# Texts of statements kept: all combinations of filters, lengths of lists aside, and ten counts of keys.
+_STATEMENTS_KEPT: Final = 1_024
 
 # The first records of a page; the key of its last record, None for an empty page; whether more rows follow the page;
 # the remaining records of the page, None if there are none; and the key of its first record, None for an empty page.
@@ -39,13 +41,11 @@ class RecordSource(NamedTuple):
 class PageStatements(NamedTuple):
     """The statements that read a page.
 
-    `keys` and `records` give the same rows in the same order, up to one beyond `limit`, from the same parameters;
-    `keys` has the column `seq`, `records` has `seq` and `record`. `records` is None if an engine would read every
-    record before it returns the first; then the records are read from `source` by key.
+    `keys` gives the numbers of its rows, `seq`, up to one beyond `limit`; `records` gives `seq` and `record` of the
+    same rows in the same order, from the same parameters.
     """
 
     keys: LiteralString
-    records: LiteralString | None
     source: RecordSource
     parameters: Sequence[object]
     limit: int
@@ -54,6 +54,11 @@ class PageStatements(NamedTuple):
     # Many rows are skipped, so the keys are read off the event loop.
     is_long: bool = False
 
+    @property
+    def records(self) -> LiteralString:
+        """The statement that reads the records of `keys`, without a sort: an engine reads no more than it returns."""
+        return _by_key(self.source, self.keys)
+
 
 async def read_page(database: Reader, page: PageStatements, client: str) -> PageRead:
     """The page, with the records of its first slice.
@@ -61,8 +66,9 @@ async def read_page(database: Reader, page: PageStatements, client: str) -> Page
     `client` is the address of the client that waits for it (see `Reader.fetch_slow`). Raises `DeadlineExceeded`.
     """
     bytes_max = page.bytes_max or SLICE_BYTES
-    if page.records is None or page.is_long:
-        keys = await _keys(database, page, client)
+    if page.is_long:
+        found = await database.fetch_slow(page.keys, page.parameters, client=client)
+        keys = [seq for (seq,) in found]
         rows, length = await _records_of(database, page, keys[: page.limit], bytes_max)
     else:
         rows, length = await database.fetch_some(
@@ -74,7 +80,7 @@ async def read_page(database: Reader, page: PageStatements, client: str) -> Page
             return [record for _, record in shown], last, len(rows) > page.limit, None, first
         keys = [seq for seq, _ in rows]
         if length >= bytes_max and len(rows) <= page.limit and page.bytes_max is None:
-            keys = await _keys(database, page, client)
+            keys = [seq for (seq,) in await database.fetch(page.keys, page.parameters)]
             if keys[: len(rows)] != [seq for seq, _ in rows]:  # rows were added since
                 rows, length = await _records_of(database, page, keys[: page.limit], bytes_max)
     count = page.limit
@@ -117,12 +123,6 @@ class Slices:
         return [record for _, record in rows]
 
 
-async def _keys(database: Reader, page: PageStatements, client: str) -> list[int]:
-    if page.is_long:
-        return [seq for (seq,) in await database.fetch_slow(page.keys, page.parameters, client=client)]
-    return [seq for (seq,) in await database.fetch(page.keys, page.parameters)]
-
-
 async def _records_of(database: Reader, page: PageStatements, keys: list[int], bytes_max: int) -> tuple[list[Row], int]:
     return await _first_records(database, page.source, keys, bytes_max) if keys else ([], 0)
 
@@ -131,16 +131,16 @@ async def _first_records(
     database: Reader, source: RecordSource, keys: list[int], bytes_max: int
 ) -> tuple[list[Row], int]:
     repeated = [keys[-1]] * (-len(keys) % _KEYS_STEP)
-    sql = _by_key(source, len(keys) + len(repeated))
+    sql = _by_key(source, placeholders(len(keys) + len(repeated)))
     return await database.fetch_some(sql, [*keys, *repeated], rows_max=len(keys), bytes_max=bytes_max)
 
 
-@lru_cache(maxsize=128)  # three sources, two orders, ten counts
-def _by_key(source: RecordSource, count: int) -> LiteralString:
-    """The statement for the records of `count` keys."""
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _by_key(source: RecordSource, keys: LiteralString) -> LiteralString:
+    """The statement for the records of `keys`: placeholders, or a query."""
     tables, seq, record, sort = source
     direction = "ASC" if sort == 1 else "DESC"
-    return f"SELECT {seq}, {record} FROM {tables} WHERE {seq} IN ({placeholders(count)}) ORDER BY {seq} {direction}"
+    return f"SELECT {seq}, {record} FROM {tables} WHERE {seq} IN ({keys}) ORDER BY {seq} {direction}"
 
 
 def _count_within(rows: Sequence[Row], bytes_max: int) -> int:

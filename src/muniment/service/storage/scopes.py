@@ -13,11 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, Protocol
 
 from muniment.service.storage.dating import times_differ
-from muniment.service.storage.sql import Condition, Where
+from muniment.service.storage.sql import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from muniment.service.storage.database import Reader
 
 # The largest integer that SQLite and PostgreSQL hold; no row has it.
@@ -83,7 +81,7 @@ class TimedPageRequest(PageRequest, Protocol):
 
 
 class Scope(NamedTuple):
-    """The rows among which a page is found, and how the engine reads them.
+    """The rows among which a page is found.
 
     There is one bound on each side: SQLite walks an index from one bound, and tests each row for any other.
     """
@@ -95,10 +93,6 @@ class Scope(NamedTuple):
     exact_times: tuple[Condition, ...] = ()
     # SQL for a further bound, above which rows may still appear (see `Reader.visible_before`); empty for none.
     visible_before: LiteralString = ""
-    # Whether the times of rows follow their order without exception.
-    times_follow: bool = False
-    # See `Reader.merges_unions`.
-    merges_unions: bool = False
 
     def conditions(self, seq: LiteralString = "seq") -> list[Condition]:
         """The scope as conditions on a row; `seq` is the column of the number."""
@@ -119,22 +113,15 @@ def scope(database: Reader, request: PageRequest) -> Scope:
     if request.cursor is not None:
         above, below = (request.cursor.seq, SEQ_MAX) if is_oldest_first else (0, request.cursor.seq)
     visible_before = database.visible_before if is_oldest_first else ""
-    return Scope(above, below, (), visible_before, merges_unions=database.merges_unions)
+    return Scope(above, below, (), visible_before)
 
 
-async def timed_scope(
-    database: Reader, table: LiteralString, request: TimedPageRequest, *, has_time_walk: bool = False
-) -> Scope:
-    """The scope of a listing of `table`, whose rows have times.
-
-    `has_time_walk`: the table has an index on the time for pages with an offset (see `Listed.by_time`), so
-    `times_follow` must be right for them. Otherwise it may be False for a page without bounds on the time.
-    """
+async def timed_scope(database: Reader, table: LiteralString, request: TimedPageRequest) -> Scope:
+    """The scope of a listing of `table`, whose rows have times."""
     within = scope(database, request)
-    is_by_time = request.created_after is not None or request.created_before is not None
-    slack_ms = database.times_differ_ms
-    if is_by_time or (has_time_walk and request.offset and not slack_ms):
-        slack_ms = await times_differ(database)
+    if request.created_after is None and request.created_before is None:
+        return within
+    slack_ms = await times_differ(database)
     above, below, exact = within.above, within.below, list[Condition]()
     # `+ 0` keeps the planner from the index on the time, so that it walks the rows in the order of `seq`.
     if request.created_after is not None:
@@ -146,12 +133,7 @@ async def timed_scope(
         first = await _first_seq(database, table, "> ? ORDER BY created_at_ms, seq", request.created_before + slack_ms)
         below = min(below, first or SEQ_MAX)
         exact.append(Condition("created_at_ms + 0 <= ?", (request.created_before,)))
-    return within._replace(
-        above=above,
-        below=below,
-        exact_times=tuple(exact) if slack_ms else (),
-        times_follow=not slack_ms and (is_by_time or has_time_walk),
-    )
+    return within._replace(above=above, below=below, exact_times=tuple(exact) if slack_ms else ())
 
 
 async def _first_seq(database: Reader, table: LiteralString, condition: LiteralString, time_ms: int) -> int | None:
@@ -173,29 +155,3 @@ async def has_row_after(database: Reader, table: LiteralString, request: PageReq
     sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?) counted"
     ((count,),) = await database.fetch_slow(sql, (request.offset_max + 1,), client=client)
     return count > request.offset_max
-
-
-async def are_few(database: Reader, table: LiteralString, conditions: Sequence[Condition], rows_max: int) -> bool:
-    """Whether each of `conditions`, which all have an index, holds for at most `rows_max` rows of `table`."""
-    for condition, values in conditions:
-        sql = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1 OFFSET ?"
-        if await database.fetch(sql, (*values, rows_max)):
-            return False
-    return True
-
-
-async def first_rows(
-    database: Reader, table: LiteralString, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
-) -> Scope:
-    """The part of `within` up to its row number `count` + 1 that fulfils `conditions`, which an index answers.
-
-    It is `within` itself if there are fewer rows.
-    """
-    where = Where.all_of(*within.conditions(), *conditions)
-    direction = "ASC" if sort == 1 else "DESC"
-    sql = f"SELECT seq FROM {table}{where.sql} ORDER BY seq {direction} LIMIT 1 OFFSET ?"
-    rows = await database.fetch(sql, (*where.parameters, count))
-    if not rows:
-        return within
-    ((seq,),) = rows
-    return within._replace(below=seq + 1) if sort == 1 else within._replace(above=seq - 1)

@@ -13,7 +13,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import DAG_PB, Cid
 from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
 from muniment.service.pins import queue as pins
-from muniment.service.storage.listing import Listed, Rows, in_order
+from muniment.service.storage.listing import Listed, Part, page_statements
 from muniment.service.storage.pages import read_page
 from muniment.service.storage.scopes import has_row_after, scope
 from muniment.service.storage.sql import Condition, placeholders
@@ -185,5 +185,5 @@ async def search(database: Reader, query: FunctionQuery, client: str = "") -> Pa
     if query.cids is not None:
         digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
         conditions.append(Condition(f"f.digest IN ({placeholders(len(digests))})", tuple(digests)))
-    rows = Rows(everywhere=tuple(conditions))
-    return Page(*await read_page(database, in_order(listed, rows, scope(database, query), query), client))
+    statements = page_statements(listed, [Part(tuple(conditions))], scope(database, query), query)
+    return Page(*await read_page(database, statements, client))

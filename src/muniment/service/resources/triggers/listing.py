@@ -18,7 +18,7 @@ from muniment.protocol.ipfs.cid import BundleCid
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
 from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
 from muniment.service.resources.triggers.store import EARLY, ENDED
-from muniment.service.storage.listing import NOW, Listed, Part, Rows, at_time, page_statements
+from muniment.service.storage.listing import NOW, Listed, Part, at_time, page_statements
 from muniment.service.storage.pages import PageStatements, read_page
 from muniment.service.storage.scopes import Scope, has_row_after, timed_scope
 from muniment.service.storage.sql import Condition, placeholders
@@ -48,7 +48,7 @@ class TriggerQuery(PageQuery, frozen=True):
         return super().units + len(self.sigs or ()) // LIST_ELEMENTS_PER_UNIT
 
 
-_TABLE: Final = Listed("triggers", by_time="triggers INDEXED BY triggers_by_creation")
+_TABLE: Final = Listed("triggers")
 _ACTIVE: Final = "deactivated = 0 AND (end_date_ms = 0 OR end_date_ms > ?)"
 # The rows for which `live` is right: the live rows that are active, and the other rows that are not.
 _LIVE: Final = Condition("live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)", (NOW,))
@@ -57,12 +57,12 @@ _OVER: Final = Condition("live = 0 AND (deactivated = 1 OR end_date_ms <= ?)", (
 _NOT_YET_OVER: Final = Condition(EARLY, (NOW,))
 _ENDED_SINCE: Final = Condition(ENDED, (NOW,))
 # `_LIVE` and `_OVER` for a long walk, which reads only indexes: the subquery finds the rows for which `live` is wrong.
-# SQLite makes a list of them once, and searches it. PostgreSQL does so only if it expects the list to fit into memory;
-# otherwise it reads the list from end to end for every row. A join would read more rows than it saves.
+# Among a million triggers SQLite takes 0.05 s to skip 100,000 active ones; reading their rows took more than 5 s.
+# PostgreSQL may read the list from end to end for every row.
 _LIVE_IN_INDEX: Final = Condition(f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})", (NOW,))
 _OVER_IN_INDEX: Final = Condition(f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})", (NOW,))
 # The indexes have `live` before `seq`: without a condition on `live`, they give the rows in two parts.
-_OF_EITHER_STATE: Final = (Part((Condition("live = 0"),)), Part((Condition("live = 1"),)))
+_DEAD_OR_LIVE: Final = (Condition("live = 0"), Condition("live = 1"))
 # Statements kept, a kilobyte each, for the pages that pollers and wallets read repeatedly.
 _PAGES_KEPT: Final = 1_024
 
@@ -77,39 +77,32 @@ async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str
         if query.sigs is not None or not await has_row_after(database, "triggers", query, client):
             return EMPTY
         query.check_offset()
-    within = await timed_scope(database, "triggers", query, has_time_walk=True)
+    within = await timed_scope(database, "triggers", query)
     # A query with a list has no hash, and other clients rarely name the same signatures.
     statements = _statements if query.sigs is None else _statements.__wrapped__
-    return Page(*await read_page(database, at_time(statements(query, within), now_ms), client))
+    in_index = query.is_long and database.lists_subqueries
+    return Page(*await read_page(database, at_time(statements(query, within, in_index), now_ms), client))
 
 
 @lru_cache(maxsize=_PAGES_KEPT)
-def _statements(query: TriggerQuery, within: Scope) -> PageStatements:
-    return page_statements(_TABLE, _rows(query), within, query)
+def _statements(query: TriggerQuery, within: Scope, in_index: bool) -> PageStatements:  # noqa: FBT001 - a key of the cache
+    return page_statements(_TABLE, _parts(query, in_index=in_index), within, query)
 
 
-def _rows(query: TriggerQuery) -> Rows:
-    conditions: list[Condition] = []
+def _parts(query: TriggerQuery, *, in_index: bool) -> list[Part]:
+    """The rows for a query; with `in_index` indexes alone answer the conditions, apart from few rows."""
+    everywhere: list[Condition] = []
     if query.signer is not None:
-        conditions.append(Condition("signer = ?", (query.signer.raw,)))
+        everywhere.append(Condition("signer = ?", (query.signer.raw,)))
     if query.function_cid is not None:
-        conditions.append(Condition("function_digest = ?", (query.function_cid.digest,)))
-    everywhere = tuple(conditions)
+        everywhere.append(Condition("function_digest = ?", (query.function_cid.digest,)))
     if query.sigs is not None:
-        return Rows((_listed_by_signature(query.sigs, query.active),), everywhere)
-    if query.active is True:
-        early = Part(few=_NOT_YET_OVER)
-        return Rows((Part((_LIVE,)), early), everywhere, (Part((_LIVE_IN_INDEX,)), early))
-    if query.active is False:
-        ended = Part(few=_ENDED_SINCE)
-        return Rows((Part((_OVER,)), ended), everywhere, (Part((_OVER_IN_INDEX,)), ended))
-    if everywhere:
-        return Rows(_OF_EITHER_STATE, everywhere)
-    return Rows(parts_of_long_walk=_OF_EITHER_STATE)
-
-
-def _listed_by_signature(sigs: list[Signature], active: bool | None) -> Part:  # noqa: FBT001 - a filter of three values
-    few = Condition(f"sig IN ({placeholders(len(sigs))})", tuple(sig.raw for sig in sigs))
-    if active is None:
-        return Part(few=few)
-    return Part((Condition(_ACTIVE if active else f"NOT ({_ACTIVE})", (NOW,)),), few)
+        few = Condition(f"sig IN ({placeholders(len(query.sigs))})", tuple(sig.raw for sig in query.sigs))
+        if query.active is not None:
+            everywhere.append(Condition(_ACTIVE if query.active else f"NOT ({_ACTIVE})", (NOW,)))
+        return [Part(tuple(everywhere), few)]
+    if query.active is not None:
+        live, over = (_LIVE_IN_INDEX, _OVER_IN_INDEX) if in_index else (_LIVE, _OVER)
+        right, wrong = (live, _NOT_YET_OVER) if query.active else (over, _ENDED_SINCE)
+        return [Part((*everywhere, right)), Part(tuple(everywhere), wrong)]
+    return [Part((*everywhere, state)) for state in _DEAD_OR_LIVE] if everywhere or in_index else [Part()]

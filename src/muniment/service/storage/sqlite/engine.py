@@ -55,7 +55,7 @@ class SqliteDatabase:
 
     is_shared: bool = False
     visible_before: LiteralString = ""
-    merges_unions: bool = True
+    lists_subqueries: bool = True
     times_differ_ms: int
 
     def __init__(
