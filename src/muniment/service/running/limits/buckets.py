@@ -7,8 +7,8 @@ moves nothing. So a client never gets more than one full quota plus the units th
 All processes of a data directory share the memory: two rows of times for each policy. A bucket has one of a fixed
 number of slots in each row, so the memory neither grows nor drops a bucket. The slots come from a keyed hash, with a
 random key in the file's head: an attacker cannot find names that share a slot. Another bucket in the same slot can only
-raise its time, so the smaller of the two times counts. Two processes that write one slot in the same microsecond may
-lose one charge.
+raise its time, so the smaller of the two times counts. No lock is taken: a process that is suspended in a charge may
+undo what others charged meanwhile.
 """
 
 from __future__ import annotations
@@ -56,10 +56,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Memory:
-    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 if unused.
-
-    No lock is taken: a process that is suspended in a charge may undo what others charged meanwhile.
-    """
+    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 if unused."""
 
     def __init__(self, file: SharedFile | None, key: bytes, *, is_new: bool = True) -> None:
         """Use `file`, or memory of this process alone; `is_new`: its tables are empty."""
