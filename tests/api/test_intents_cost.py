@@ -16,7 +16,7 @@ from conftest import NOW_MS
 from muniment.operate.watch.reading import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.context import Context
-from muniment.service.resources.intents.listing import ROWS_READ_MAX
+from muniment.service.resources.intents.listing import ROWS_WALKED_MAX
 from muniment.service.resources.intents.store import mark_expired
 from muniment.service.storage.database import Transaction
 from muniment.service.storage.sqlite.engine import SqliteDatabase
@@ -31,7 +31,7 @@ NOW_S = NOW_MS // 1_000
 USERS, SETTLERS, SIGNATURES = 8, 3, 12
 # Some dozen steps for each row of a page; and as many for each of the rows that are looked at before a search gives
 # up, which happens up to four times: for a walk, and for each filter that selects few.
-STEPS_MAX = 100 * 60 + 4 * ROWS_READ_MAX * 30
+STEPS_MAX = 100 * 60 + 4 * ROWS_WALKED_MAX * 30
 INSERT = """INSERT INTO intents
     (generation, hash, user_address, settler, trigger_sig, op, deadline, status, standing, created_at_ms, record)
   VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')"""

@@ -74,8 +74,8 @@ async def world(
 
     With a walk that reaches everything, and with shorter ones, which give up sooner.
     """
-    sweep, rows_read_max = request.param
-    monkeypatch.setattr(listing, "ROWS_READ_MAX", rows_read_max)  # no argument of a request reaches it
+    sweep, rows_walked_max = request.param
+    monkeypatch.setattr(listing, "ROWS_WALKED_MAX", rows_walked_max)  # no argument of a request reaches it
     if sweep is not None:
         ahead_s, grace_s = sweep
         assert await context.database.write(lambda tx: mark_expired(tx, Moment(NOW_MS + ahead_s * 1_000, grace_s))) > 5

@@ -194,7 +194,7 @@ async def test_a_read_that_takes_too_long_is_given_up(
 ) -> None:
     others = await record(context, *(intent_body(number, user=USERS[1], op=2) for number in range(5)))
     # Neither filter selects so few, and no such walk sees both. No argument of a request reaches this limit.
-    monkeypatch.setattr(listing, "ROWS_READ_MAX", 4)
+    monkeypatch.setattr(listing, "ROWS_WALKED_MAX", 4)
     query = f"/intents?user={rows[0]['user']}&op=2"
     assert (await client.get(query)).json() == []
     async with another_process(context, DatabaseLimits(slow_read_seconds_max=0)) as hasty:
@@ -204,5 +204,5 @@ async def test_a_read_that_takes_too_long_is_given_up(
                 response = await client_of_hasty.get(target)
                 check_refusal(response, 503, "deadline-exceeded")
                 assert int(response.headers["retry-after"]) > 0
-            monkeypatch.setattr(listing, "ROWS_READ_MAX", len(others))
+            monkeypatch.setattr(listing, "ROWS_WALKED_MAX", len(others))
             assert (await client_of_hasty.get(query)).json() == []

@@ -76,7 +76,7 @@ _EXCEPTIONS: Final = {
 }
 
 # What is given the name of a table: functions of storage, and the generations of intents.
-_PLANNERS: Final = {"Listed", "timed_scope", "has_row_after"}
+_PLANNERS: Final = {"Listed", "timed_scope", "are_few", "first_rows", "has_row_after"}
 _CREATED: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, Protocol
 
 from muniment.service.storage.dating import times_differ
-from muniment.service.storage.sql import Condition
+from muniment.service.storage.sql import Condition, Where
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muniment.service.storage.database import Reader
 
 # The largest integer that SQLite and PostgreSQL hold; no row has it.
@@ -155,3 +157,29 @@ async def has_row_after(database: Reader, table: LiteralString, request: PageReq
     sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?) counted"
     ((count,),) = await database.fetch_slow(sql, (request.offset_max + 1,), client=client)
     return count > request.offset_max
+
+
+async def are_few(database: Reader, table: LiteralString, conditions: Sequence[Condition], rows_max: int) -> bool:
+    """Whether each of `conditions`, which all have an index, holds for at most `rows_max` rows of `table`."""
+    for condition, values in conditions:
+        sql = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1 OFFSET ?"
+        if await database.fetch(sql, (*values, rows_max)):
+            return False
+    return True
+
+
+async def first_rows(
+    database: Reader, table: LiteralString, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
+) -> Scope:
+    """The part of `within` up to its row number `count` + 1 that fulfils `conditions`, which an index answers.
+
+    It is `within` itself if there are fewer rows.
+    """
+    where = Where.all_of(*within.conditions(), *conditions)
+    direction = "ASC" if sort == 1 else "DESC"
+    sql = f"SELECT seq FROM {table}{where.sql} ORDER BY seq {direction} LIMIT 1 OFFSET ?"
+    rows = await database.fetch(sql, (*where.parameters, count))
+    if not rows:
+        return within
+    ((seq,),) = rows
+    return within._replace(below=seq + 1) if sort == 1 else within._replace(above=seq - 1)

@@ -7,7 +7,7 @@ second generation have several users and types of operations, in tables of their
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from muniment.protocol.intents.lifecycle import CAN_EXPIRE
 from muniment.protocol.intents.types import FIRST, Generation
@@ -50,44 +50,54 @@ class Filter:
     has_standing: bool = False
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Plan:
     """The ways to find a page of one generation."""
 
-    # The rows to choose from. The first part is a walk along an index, the others are few rows.
-    parts: tuple[Part, ...]
-    # Whether the walk tests rows for filters that its index does not answer, and so may read many rows for a page.
+    # The tables and conditions that one index answers, in order; whether each row is tested for others besides.
+    tables: LiteralString
+    walked: tuple[Condition, ...]
     tests_rows: bool
-    # Lists of parts that may have few rows. If one has, it is read in place of a walk that `tests_rows` (0.1 ms, where
-    # the walk takes 0.8 s among a million intents): every row of the listing is in it. Any other walk is short only if
-    # one has: these are the rows whose `standing` is wrong.
-    tried: list[tuple[Part, ...]]
+    # The rows to choose from. Only the first part is a walk.
+    parts: tuple[Part, ...]
+    # Filters that may select few rows, to be tried before and after a walk. The filters of one list select different
+    # rows, and every row of the listing is among these.
+    tried_before: list[tuple[Filter, ...]]
+    tried_after: list[tuple[Filter, ...]]
+    # All conditions, to test the rows of such a list.
+    everything: tuple[Condition, ...]
+
+    def parts_of(self, few: tuple[Filter, ...]) -> tuple[Part, ...]:
+        """All rows of filters that select few, each tested for every condition of the query."""
+        return tuple(Part(self.everything, each.index, each.tables) for each in few)
 
 
 def planned(query: IntentQuery, generation: Generation, ended: tuple[bytes, bytes]) -> Plan:
     """The plan for `query`; `ended` are the parameters of `ENDED`."""
     own = Condition("generation = ?", (generation,))
-    equal, op, deadline = _equal(query, generation), _op(query, generation), _deadline(query, generation)
+    equal, op = _equal(query, generation), _op(query, generation)
+    deadline = _deadline(query, generation)
     standing = (_plain(generation, "standing = ?", query.status),) if query.status else ()
     status = (Condition(f"{STATUS_AS_READ} = ?", (*ended, query.status)),) if query.status else ()
-    near = equal[:1]  # the most selective index
-    by_standing = bool(standing) and all(each.has_standing for each in near)
-    walked = (*near, *standing) if by_standing else near or op
-    others = [each for each in (*equal, *op, *deadline) if each not in walked]
-    tests_rows = bool(others) or (bool(standing) and not by_standing)
-
-    everything = unindexed(own, *(each.test for each in (*equal, *op, *deadline)), *status)
-    missed, wrong = ([Part(everything, each) for each in kind] for kind in _unswept(query, ended))
-    tested = (*(each.test for each in others), *(status if tests_rows or missed else ()))
-    index = tuple(each.index for each in walked) or (own,)
-    walk = Part((*index, *unindexed(*tested)), tables=walked[0].tables if walked else _INTENTS)
-    parts = (walk, *missed) if by_standing else (walk,)
-    if not tests_rows:
-        return Plan(parts, tests_rows, tried=[(*missed, *wrong)] if missed else [])
-    tried = list[tuple[Part, ...]]()
-    tried += [(Part(everything, each.index, each.tables),) for each in (*equal, *op, *deadline)]
-    if standing:
-        tried.append((Part(everything, standing[0].index), *missed))
-    return Plan(parts, tests_rows, tried)
+    unswept = tuple(Filter(_INTENTS, each, each) for each in _unswept(query, ended))
+    near, tested = equal[:1], _tests(*equal[1:], *deadline)  # the most selective index
+    tried_after = [equal[1:2], equal[2:], op]
+    parts: tuple[Part, ...] = ()
+    if standing and all(each.has_standing for each in near):
+        tested = (*tested, *_tests(*op), *(status if unswept else ()))
+        parts = tuple(Part((*unindexed(own), *_tests(*near), *unindexed(*tested)), each.index) for each in unswept)
+        near = (*near, *standing)
+    elif near:
+        tested, tried_after = (*tested, *_tests(*op), *status), [*tried_after, (*standing, *unswept)]
+    else:
+        near, tried_after = op, []
+    tables, walked = near[0].tables if near else _INTENTS, tuple(each.index for each in near) or (own,)
+    return Plan(
+        tables, walked, tests_rows=bool(tested),
+        parts=(Part((*walked, *unindexed(*tested)), tables=tables), *parts),
+        tried_before=[deadline] if deadline else [], tried_after=[each for each in tried_after if each],
+        everything=unindexed(own, *_tests(*equal, *op, *deadline), *status),
+    )  # fmt: skip
 
 
 def _equal(query: IntentQuery, generation: Generation) -> tuple[Filter, ...]:
@@ -131,14 +141,15 @@ def _plain(generation: Generation, sql: LiteralString, *values: object, has_stan
     return Filter(_INTENTS, index, Condition(sql, values), has_standing)
 
 
-def _unswept(query: IntentQuery, ended: tuple[bytes, bytes]) -> tuple[list[Condition], list[Condition]]:
-    """The intents whose `standing` is not the status of the query though their status is, and the other way round.
+def _tests(*filters: Filter) -> tuple[Condition, ...]:
+    return tuple(each.test for each in filters)
+
+
+def _unswept(query: IntentQuery, ended: tuple[bytes, bytes]) -> tuple[Condition, ...]:
+    """The intents that have the status of the query now, although their `standing` is another.
 
     Some expired after the last sweep; some were marked by a sweep with another time or grace. A final status stays.
     """
-    expired = [Condition(ENDED, ended)]
     if query.status == "expired":
-        return expired, [Condition(EARLY, store.early(each, ended)) for each in CAN_EXPIRE]
-    if query.status in CAN_EXPIRE:
-        return [Condition(EARLY, store.early(query.status, ended))], expired
-    return [], []
+        return (Condition(ENDED, ended),)
+    return (Condition(EARLY, store.early(query.status, ended)),) if query.status in CAN_EXPIRE else ()

@@ -13,7 +13,7 @@ from muniment.protocol.wire import TIMESTAMP_MS_MAX, UINT256_MAX
 from muniment.service.http.paging import PageQuery, Sort
 from muniment.service.http.request import invalid_parameter
 
-_LISTED: Final[dict[str, tuple[Generation, ...]]] = {"1": (FIRST,), "2": (SECOND,), "all": (FIRST, SECOND)}
+_LISTED: Final[dict[str, Generation | None]] = {"1": FIRST, "2": SECOND, "all": None}
 # The last type of operation that intents of the first form have.
 _FIRST_OP_MAX: Final = 3
 
@@ -62,6 +62,6 @@ class IntentQuery(PageQuery, frozen=True):
         return range(after + 1, before + 1)
 
     @property
-    def generations(self) -> tuple[Generation, ...]:
-        """The generations to list."""
+    def only_generation(self) -> Generation | None:
+        """The generation to list; None for all."""
         return _LISTED[self.generation]
