@@ -417,7 +417,17 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "a log-in in words",
         _text(read_sign_in),
-        ("evm._TEXT compile", "evm._milliseconds fromisoformat"),
+        (
+            "evm.read_sign_in split",
+            "evm._SCHEME compile",
+            "evm._USER compile",
+            "evm._HOST_AND_PORT compile",
+            "evm._PATH compile",
+            "evm._QUERY compile",
+            "evm._STATEMENT compile",
+            "evm._TIME compile",
+            "evm._matches compile",
+        ),
         frames=(
             *PLAIN,
             (b"", _SIGN_IN),
