@@ -138,4 +138,6 @@ async def test_an_offset_without_a_filter_counts_entries_of_an_index_and_reads_n
     assert len(page) == 5
     ((sql, parameters),) = asked
     plan = [row[3] for row in await database.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)]
-    assert "SCAN triggers USING COVERING INDEX triggers_by_creation" in plan
+    walks = [step for step in plan if " triggers" in step]
+    assert walks
+    assert all("USING COVERING INDEX" in step for step in walks)
