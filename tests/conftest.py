@@ -96,7 +96,7 @@ _httpcore.default_ssl_context = _certificates_as_set
 sys.modules["sniffio"] = None  # pyright: ignore[reportArgumentType] - how an import is refused (reference, 5.3.1)
 
 # A command configures the logs of its process, and each logger keeps how it was first used: here that would be seen by
-# whatever test comes behind.
+# whatever test comes next.
 _configure_logs: Callable[..., None] = structlog.configure
 
 

@@ -170,7 +170,7 @@ async def test_the_page_says_why_nothing_has_happened(operator: OperatorClient, 
     for status in moves:
         clock.advance(seconds=5)
         assert (await operator.move(intent, status)).status_code == 200
-    if deadlines:  # one: in the grace, more: behind it
+    if deadlines:  # one: in the grace, more: after it
         clock.now_ms = DEADLINE * 1_000 + (1 if deadlines == 1 else 86_400_000)
     assert words in await text_of(operator, intent)
 

@@ -105,7 +105,7 @@ async def test_a_cursor_of_an_earlier_epoch_is_refused_and_the_answer_says_how_t
 @every_listing
 @either_way
 @pytest.mark.usefixtures("filled")
-async def test_a_cursor_behind_everything_is_refused(client: httpx2.AsyncClient, path: str, sort: int) -> None:
+async def test_a_cursor_after_the_last_row_is_refused(client: httpx2.AsyncClient, path: str, sort: int) -> None:
     newest = await client.get(on(path, sort=1, limit=3))
     highest = Cursor(str(next_of(newest)).rpartition("cursor=")[2]).seq
     at_the_end = await client.get(on(path, sort=sort, cursor=cursor_at(TABLES[path], highest)))

@@ -123,7 +123,7 @@ MODULES = {
     "the wrong magic": b"\0asn\1\0\0\0",
     "the wrong version": b"\0asm\2\0\0\0",
     "truncated": (SAMPLES / "own-hello" / "function.wasm").read_bytes()[:-1],
-    "with bytes behind it": (SAMPLES / "own-hello" / "function.wasm").read_bytes() + b"\1",
+    "with bytes after it": (SAMPLES / "own-hello" / "function.wasm").read_bytes() + b"\1",
     "a component": b"\0asm\x0d\0\1\0",
     "a section longer than the file": EMPTY_WASM + b"\1" + leb(2**32 - 1),
     "10^9 locals": EMPTY_WASM + section(1, b"\1\x60\0\0") + section(3, b"\1\0")

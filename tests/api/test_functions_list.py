@@ -183,7 +183,7 @@ async def test_doubled_leading_slashes_are_one(client: httpx2.AsyncClient) -> No
     assert [[record["CID"] for record in answer] for answer in answers] == [[cid], [cid]]
 
 
-async def test_a_creator_who_joins_an_older_function_appears_behind_the_cursor(client: httpx2.AsyncClient) -> None:
+async def test_a_creator_who_joins_an_older_function_appears_after_the_cursor(client: httpx2.AsyncClient) -> None:
     first, second = Bundle("First"), Bundle("Second")
     await deploy(client, first, Wallet(1))
     await deploy(client, second, Wallet(2))

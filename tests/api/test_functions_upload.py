@@ -217,7 +217,7 @@ async def test_a_refused_upload_does_not_stand_in_the_way(client: httpx2.AsyncCl
 
 @pytest.mark.long
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_an_upload_that_waits_behind_others_of_its_creator_is_told_when_to_come_again(
+async def test_an_upload_that_waits_for_others_of_its_creator_gets_a_time_to_retry(
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, release = await api_key_of(client, Wallet()), threading.Event()

@@ -67,7 +67,7 @@ def with_target(target: str) -> Iterator[Requested]:
     for piece in PIECES:
         for head in (b"", b"cursor=", b"creator=", b"cids=", b"limit="):
             value = Shape(head, piece, b"").of(SIZE - len(target))
-            # The form that Accept chooses is named as a query in the answer, behind the one that was sent.
+            # The form that Accept chooses is named as a query in the answer, after the one that was sent.
             fields = [(b"accept", b"application/vnd.ipld.raw")]
             yield path if "?" in target else path + value, value if "?" in target else b"", fields
 

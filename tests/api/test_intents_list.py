@@ -121,7 +121,7 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
 
 
 @pytest.mark.parametrize("generation", ["1", "2", "all"])
-async def test_pages_behind_a_long_offset_answer_what_the_model_answers(
+async def test_pages_after_a_long_offset_answer_what_the_model_answers(
     client: httpx2.AsyncClient, world: Shelf, generation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "OFFSET_QUICK_MAX", 1)
@@ -247,7 +247,7 @@ async def test_a_deadline_in_milliseconds_is_refused_with_a_hint(client: httpx2.
     assert "milliseconds?" in check_refusal(response, 400, "invalid-timestamp")["detail"]
 
 
-async def test_an_offset_behind_the_last_row_is_an_empty_page(client: httpx2.AsyncClient, shelf: Shelf) -> None:
+async def test_an_offset_after_the_last_row_is_an_empty_page(client: httpx2.AsyncClient, shelf: Shelf) -> None:
     queries: list[dict[str, Any]] = [{}, {"status": "expired"}, {"user": USERS[0], "op": 1}, {"deadlineAfter": 1}]
     for offset in (len(shelf.rows), 1_000, 1_001, 2**32, OFFSET_MAX):
         for query in queries:

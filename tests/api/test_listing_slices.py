@@ -177,7 +177,7 @@ class ContextOf:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_page_behind_a_cursor_ends_at_1_mib_and_its_link_goes_on(
+async def test_a_page_after_a_cursor_ends_at_1_mib_and_its_link_goes_on(
     caller: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     records = await fill(context, [LONG_BYTES] * COUNT)

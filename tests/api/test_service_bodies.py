@@ -171,7 +171,7 @@ def test_a_body_that_ends_too_early_stores_nothing_and_harms_no_other_request(
     "field",
     [
         pytest.param(b"x-auth-token: a\rb", id="CR"),
-        pytest.param(b"x-auth-token: a\nx-injected b", id="LF and no field behind"),
+        pytest.param(b"x-auth-token: a\nx-injected b", id="LF and no field after it"),
         pytest.param(b"x-auth-token: a\r\n b", id="folded"),
         pytest.param(b"x-auth-token: a\0b", id="NUL"),
         pytest.param(b"x-auth-token : a", id="space before the colon"),

@@ -120,7 +120,7 @@ async def test_what_is_signed_already_or_not_at_all(context: Context, clock: Clo
         assert (after.state, after.root, after.note_size) == ("open", right, STORED + 3), (table, column)
 
 
-async def test_the_next_epoch_begins_behind_every_damage(context: Context, clock: Clock, kept: Kept) -> None:
+async def test_the_next_epoch_begins_after_every_damage(context: Context, clock: Clock, kept: Kept) -> None:
     """It has every trigger that no entry of the signed part before it tells."""
     wanted = {f"0x{n.to_bytes(32).hex() * 2}1b" for n in range(SHOWN - 1, 601)}
     for table, column, where in HALTED:

@@ -195,7 +195,7 @@ async def test_an_interrupted_rotation_goes_on(
             await rotate(context)
     await add_triggers(context, 1)
     before = await epoch_of(context)
-    if step in {"turn", "begin_epoch"}:  # the service runs meanwhile, and adds nothing behind the last entry
+    if step in {"turn", "begin_epoch"}:  # the service runs meanwhile, and adds nothing after the last entry
         assert (await turn(context, clock)).size == before.size == 3
     if step == "turn":
         other = replace_key(context, KEY, "33" * 32)

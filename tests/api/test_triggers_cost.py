@@ -94,7 +94,7 @@ async def test_no_filter_walks_over_rows_that_it_does_not_show(
 @pytest.mark.parametrize(
     ("sort", "bound", "cursor"), [(-1, "createdBefore", ROWS // 10), (1, "createdAfter", ROWS * 9 // 10)]
 )
-async def test_a_page_far_behind_a_bound_on_the_time_costs_no_walk_from_there(
+async def test_a_page_far_after_a_bound_on_the_time_costs_no_walk_from_there(
     client: httpx2.AsyncClient, database: SqliteDatabase, sort: int, bound: str, cursor: int
 ) -> None:
     params = {"sort": sort, bound: ROWS // 2, "cursor": cursor_at("triggers", cursor)}

@@ -106,7 +106,7 @@ async def test_a_malformed_query_string_is_refused(client: httpx2.AsyncClient, p
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_an_offset_behind_the_last_row_is_an_empty_page(
+async def test_an_offset_after_the_last_row_is_an_empty_page(
     client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]
 ) -> None:
     assert len(rows) == 7

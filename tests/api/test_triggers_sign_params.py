@@ -181,6 +181,6 @@ async def test_a_text_that_is_not_a_semantic_version_is_refused(client: httpx2.A
     check_refusal(response, 400, "invalid-version", pointer="/version")
 
 
-async def test_a_version_with_a_chain_behind_it_is_taken(client: httpx2.AsyncClient) -> None:
+async def test_a_version_with_a_chain_after_it_is_accepted(client: httpx2.AsyncClient) -> None:
     response = await ask(client, params(await deploy(client), version="0.0.1-42161"))
     assert response.json()["message"]["version"] == "0.0.1-42161"

@@ -107,14 +107,14 @@ async def _gathered(
     write, waiting = database.write, asyncio.Semaphore(0)
     go_on = asyncio.Event()
 
-    async def write_behind_the_others(work: Work[Any], *, order: bytes = b"", urgent: bool = False) -> Any:
+    async def write_after_the_others(work: Work[Any], *, order: bytes = b"", urgent: bool = False) -> Any:
         waiting.release()
         await go_on.wait()
         async with turn:
             return await write(work, order=order, urgent=urgent)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "write", write_behind_the_others)
+        patch.setattr(database, "write", write_after_the_others)
         answering: list[asyncio.Future[httpx2.Response]] = []
         async with asyncio.timeout(60):
             for call in calls:  # an event and a semaphore wake those who wait in the order in which they came

@@ -41,7 +41,7 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def inside(node: Any, *, follow: bool, seen: frozenset[str] = frozenset()) -> Iterator[dict[str, Any]]:
-    """Every object in a part of the document; with `follow` also behind references."""
+    """Every object in a part of the document; with `follow` also those that are referred to."""
     if isinstance(node, list):
         for each in node:
             yield from inside(each, follow=follow, seen=seen)

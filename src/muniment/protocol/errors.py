@@ -184,7 +184,7 @@ class MethodNotAllowed(Unanswerable, code="method-not-allowed", title="Method no
 
 
 class MethodNotImplemented(Unanswerable, code="method-not-implemented", title="Method not implemented"):
-    """No operation has this method, and RFC 9110 does not name it; the service closes the connection."""
+    """RFC 9110 does not define this method; the service closes the connection."""
 
 
 class NotAcceptable(Unanswerable, code="not-acceptable", title="Not acceptable"):
@@ -426,7 +426,7 @@ class Overloaded(Unavailable, code="overloaded", title="Overloaded"):
 
 
 class ClockInDoubt(Unavailable, code="clock-in-doubt", title="Clock in doubt"):
-    """The clock of this process stepped, or differs from others: nothing new is registered until it is steady."""
+    """The clock stepped, or differs from other clocks; nothing is registered until it is trusted again. Retry later."""
 
 
 class NotReady(Unavailable, code="not-ready", title="Not ready"):

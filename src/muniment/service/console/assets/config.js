@@ -57,7 +57,7 @@ function cron() {
   const choose = (/** @type {string} */ schedule) => preset.write(PRESETS.some(([known]) => known === schedule) ? schedule : "");
   const write = (/** @type {string} */ schedule) => {
     const given = schedule.trim().split(/[ \t]+/);
-    // What has not five fields stands in the first one in quotes, which the registry refuses.
+    // A text without five fields stands in the first one in quotes, which the registry refuses.
     fields.forEach((field, at) => field.write(given.length === fields.length ? given[at] : at ? "*" : JSON.stringify(schedule)));
     choose(schedule);
   };

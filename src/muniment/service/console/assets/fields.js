@@ -133,7 +133,7 @@ export function explained(field, hint, meaning) {
     try {
       words = meaning(field.read());
     } catch {
-      // What is wrong with it is said when the form is read.
+      // Errors are shown when the form is read.
     }
     fill(place, hint, hint && words && element("br"), words);
   };
@@ -197,7 +197,7 @@ export function group(label, fields, pointer, hint) {
 }
 
 /**
- * The value of a field. What is wrong with it is said at the field, and thrown.
+ * The value of a field. An error is shown at the field, and thrown.
  * @param {Field} field
  */
 export function checked(field) {

@@ -40,7 +40,7 @@ export function fieldsOf(record, manifest) {
 }
 
 /**
- * What the form says, as `/triggers/sign-params` takes it. Every field is read, so that each says what is wrong with it.
+ * The form as `/triggers/sign-params` takes it. Every field is read, so that each shows its own error.
  * @param {Parts} parts
  */
 export function bodyOf(parts) {
@@ -150,7 +150,7 @@ export function forget() {
 }
 
 /**
- * What was typed at this address before; another link begins anew.
+ * The text typed at this address before; another link begins anew.
  * @param {HTMLElement} form
  */
 export function restore(form) {

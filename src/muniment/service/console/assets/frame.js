@@ -1,4 +1,4 @@
-// What every page does: copy buttons, the key that leads to the search box, and the button of the wallet.
+// On every page: copy buttons, the key that leads to the search box, and the button of the wallet.
 
 import { element, fill, find, messageOf } from "./dom.js";
 

@@ -24,7 +24,7 @@ async function show(shown) {
 }
 
 /**
- * What was proved, in words.
+ * The proved facts, in words.
  * @param {string} path of the record
  * @param {string} protocol under whose name triggers are signed
  */

@@ -17,7 +17,7 @@ export function session() {
     const found = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
     if (found && found.until > Date.now()) return found;
   } catch {
-    // What is there is not ours.
+    // The stored value is not ours.
   }
   sessionStorage.removeItem(KEY);
   return null;

@@ -23,7 +23,7 @@ const watchers = new Set();
 /** @type {Account | null} */
 let connected = null;
 
-/** What a wallet did not do, in a sentence. */
+/** A wallet's refusal, in a sentence. */
 export class WalletError extends Error {}
 
 window.addEventListener("eip6963:announceProvider", (event) => {

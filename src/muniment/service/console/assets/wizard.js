@@ -1,4 +1,4 @@
-// Compose a trigger, see what it says, and sign it. What is hashed here is the data that goes to the wallet.
+// Compose a trigger, read it in words, and sign it. The data that goes to the wallet is hashed here.
 
 import { Problem, call, root } from "./api.js";
 import { element, fill, find, messageOf, strange } from "./dom.js";

@@ -52,7 +52,7 @@ function entry(kind, lines) {
 }
 
 /**
- * What names the record of an entry: no log has two entries of one name.
+ * The name of an entry's record: no log has two entries of one name.
  * @param {string} text of the entry
  */
 export function nameOf(text) {
@@ -95,7 +95,7 @@ function node(left, right) {
 }
 
 /**
- * The proof in a text (c2sp.org/tlog-proof). What comes with it as `extra` is passed over: nothing proves it.
+ * The proof in a text (c2sp.org/tlog-proof). Its `extra` is ignored: nothing proves it.
  * @param {string} text
  * @returns {Proof}
  */

@@ -24,7 +24,7 @@ export function signInText(url, root, address, nonce, issuedAt) {
 }
 
 /**
- * What tells one registry from another: the scheme, the host with its port, and the path.
+ * The parts of a URL that identify a registry: the scheme, the host with its port, and the path.
  * @param {URL} url
  */
 function placeOf(url) {
