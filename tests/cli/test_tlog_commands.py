@@ -16,10 +16,13 @@ from backing_up import done, run
 from builders import TriggerDraft, deploy, register
 from muniment.service.app import Application, build_context
 from muniment.service.context import Context
+from muniment.service.resources.log.operating import freeze
+from muniment.service.resources.log.sequencing import store
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.sequencing.mark import MARK_FILE
 from muniment.service.resources.log.sequencing.opening import KEY_FILE, NEXT_KEY_FILE
 from muniment.service.running.settings import Settings
+from muniment.service.storage.database import Database
 
 NAME = "registry.example"
 NAMED = {"MUNIMENT_TLOG_NAME": NAME}
@@ -98,6 +101,24 @@ def test_a_frozen_log_is_reported_and_resumed(data: Path) -> None:
     assert (again.exit_code, again.stderr) == (1, "Error: the log is frozen; only an open log is frozen\n")
     assert run("tlog", "resume", data=data, **NAMED).exit_code == 0
     assert status(data, NAMED)["epochs"][0]["state"] == "open"
+
+
+def test_a_command_that_another_process_overtakes_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = freeze.require_epoch
+
+    async def overtaken(database: Database) -> store.Epoch:
+        epoch = await seen(database)
+        if epoch.state == "open":
+            await database.write(lambda tx: store.freeze(tx, epoch, "another operator"))
+        return epoch
+
+    monkeypatch.setattr(freeze, "require_epoch", overtaken)
+    refused = run("tlog", "freeze", data=data, **NAMED)
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        "Error: another process changed the log meanwhile: see `muniment tlog status`, then repeat the command\n"
+    )
+    assert status(data, NAMED)["epochs"][0]["why"] == "another operator"
 
 
 def test_a_rotation_puts_the_next_key_in_place(data: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from muniment.cli.options import common_options, in_registry, json_option
 from muniment.cli.output import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from muniment.client import Forked, Progress, Registry, Rules, Seen
     from muniment.protocol.log.entries import DeactivationFact
@@ -27,6 +28,20 @@ if TYPE_CHECKING:
 @click.group()
 def tlog() -> None:
     """The transparency log: follow it, or run it."""
+
+
+@contextmanager
+def _errors_and_races() -> Generator[None]:
+    """As `errors_on_one_line`, also where another process changed the log at the same time."""
+    from muniment.service.resources.log.sequencing.store import Overtaken
+
+    with output.errors_on_one_line():
+        try:
+            yield
+        except Overtaken:
+            raise ValueError(
+                "another process changed the log meanwhile: see `muniment tlog status`, then repeat the command"
+            ) from None
 
 
 @tlog.command("status")
@@ -53,7 +68,7 @@ def freeze_log(config: Path | None, **flags: object) -> None:
     """
     from muniment.service.resources.log.operating.freeze import freeze
 
-    with output.errors_on_one_line():
+    with _errors_and_races():
         _print_epoch(in_registry(config, flags, freeze))
 
 
@@ -75,7 +90,7 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
     """
     from muniment.service.resources.log.operating.freeze import resume
 
-    with output.errors_on_one_line():
+    with _errors_and_races():
         notes = [_bytes_of(path) for path in seen]
         work = partial(resume, seen=notes, is_nothing_published=is_nothing_published)
         _print_epoch(in_registry(config, flags, work))
@@ -91,7 +106,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     """
     from muniment.service.resources.log.operating.rotation import begin
 
-    with output.errors_on_one_line():
+    with _errors_and_races():
         _print_epoch(in_registry(config, flags, begin))
 
 
@@ -106,7 +121,7 @@ def rotate_key(config: Path | None, **flags: object) -> None:
     """
     from muniment.service.resources.log.operating.rotation import rotate
 
-    with output.errors_on_one_line():
+    with _errors_and_races():
         _print_epoch(in_registry(config, flags, rotate))
 
 
