@@ -101,8 +101,8 @@ def test_a_ping_without_a_url_asks_the_port_of_the_settings(service: Service) ->
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("http://a b", "the host of the URL has a character that no host may have"),
-        ("http://127.0.0.1:1/a b", "the path of the URL has a character that no path may have"),
+        ("http://a b", "the host of the URL has an invalid character"),
+        ("http://127.0.0.1:1/a b", "the path of the URL has an invalid character"),
         ("http://[::1", "Invalid IPv6 URL"),
         ("http://127.0.0.1:99999", "Port out of range 0-65535"),
         ("ftp://127.0.0.1", "a URL has the form http://host or https://host"),

@@ -159,7 +159,7 @@ def test_what_is_gone_or_no_log_is_said(site: Site, tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("{}")
     status, said = run("tlog", "verify", site.url, "--state", "bad", cwd=tmp_path)
     assert status == 2
-    assert "bad is not a file of this command" in said
+    assert "bad was not written by this command" in said
     seen = {"origin": "other/log/1", "vkeys": ["a", "b"], "note": ""}
     (tmp_path / "seen").write_text(json.dumps(seen))
     status, said = run("tlog", "verify", site.url, "--state", "seen", cwd=tmp_path)

@@ -25,7 +25,7 @@ def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: obje
     """Back up a registry on SQLite to DIRECTORY. The service may run meanwhile.
 
     The backup holds a snapshot of the database, the blocks of its functions, and the secrets if they are in the data
-    directory. DIRECTORY holds nothing else. A complete new backup replaces an earlier one.
+    directory. DIRECTORY must hold nothing else. A complete new backup replaces an earlier one.
     """
     from muniment.operate.backup import backup as make_backup
 

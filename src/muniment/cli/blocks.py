@@ -65,7 +65,7 @@ def pins() -> None:
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of bundles.")
 @json_option
 def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
-    """Print the bundles that wait, the longest wait first: their CID, their failures and the last reason."""
+    """Print the waiting bundles, the longest wait first: CID, failures and last reason."""
     from muniment.operate import databases
     from muniment.protocol.wire import iso_time
     from muniment.service.pins import queue
@@ -98,7 +98,7 @@ def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool
 @common_options
 @click.argument("cids", metavar="[CID]...", nargs=-1)
 def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> None:
-    """Let the service try bundles that wait at once: all of them, or those with these CIDs.
+    """Let the service try waiting bundles at once: all of them, or those with these CIDs.
 
     Run it after you have repaired the node. A bundle that is being sent is left alone.
     """
@@ -118,7 +118,7 @@ def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> N
 def recheck_pins(config: Path | None, **flags: object) -> None:
     """Let the service ask the node again about every pinned bundle, and send those that it lacks.
 
-    Run it after you have named another node, or when the node has lost data. A restore does the same.
+    Run it after you configure another node, or when the node has lost data. A restore does the same.
     """
     from muniment.operate import databases
     from muniment.service.pins import queue

@@ -23,7 +23,7 @@ from muniment.cli.options import (
 @click.option("--remote", help="The same for the service at this URL, and compare it with its transparency log.")
 @click.option("--protocol", help="With --url and --remote: protocol name of that registry; default: Mimic.")
 def verify(config: Path | None, url: str | None, remote: str | None, protocol: str | None, **flags: object) -> None:
-    """Compute every hash and check every signature of the stored data again.
+    """Recompute every hash and recheck every signature of the stored data.
 
     With --url it reads everything that a service shows. With --remote it reads the whole transparency log too: what is
     listed must be logged, and what is logged must be listed. The status is 0 when all is well, and 1 (with --url: 5)
@@ -33,14 +33,14 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
         from muniment.cli.verifying import verify_remote
 
         if config is not None or url is not None or any(flags.values()):
-            raise click.UsageError("--remote checks a service: it takes no other place")
+            raise click.UsageError("--remote checks a service: give no other place")
         verify_remote(remote, protocol)
         return
     if url is not None:
         from muniment.cli.verifying import verify_service
 
         if config is not None or any(flags.values()):
-            raise click.UsageError("--url checks a service: it takes no option of stored data")
+            raise click.UsageError("--url checks a service: give no option for stored data")
         verify_service({"url": url, "protocol": protocol, "profile": None, "signer": None})
         return
     from muniment.operate.verify import verify as verify_registry

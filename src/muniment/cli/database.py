@@ -26,7 +26,7 @@ def database() -> None:
 def copy_database(
     config: Path | None, source: str, target: str, blocks_url: str | None, *, as_json: bool, **flags: object
 ) -> None:
-    """Copy a whole registry, except its blocks, to another database, which is empty.
+    """Copy a whole registry, except its blocks, to an empty database.
 
     FROM and TO are URLs of databases, or database: (the service's own). First stop all services that write to FROM, and
     copy the blocks with `muniment blocks copy`. TO stays empty until the copy is complete. The status is 1 when FROM
@@ -59,7 +59,7 @@ def copy_database(
 
 @click.group()
 def epoch() -> None:
-    """The epoch of the cursors of listings."""
+    """The epoch of listing cursors."""
 
 
 @epoch.command("renew")

@@ -82,9 +82,9 @@ def events() -> None:
 def follow_events(*, state: Path | None, command: str, reset: bool, as_json: bool | None, **flags: Any) -> None:
     """Show changes as they happen, until Ctrl-C.
 
-    A line for each event; JSON with --json and where the output is no terminal. With --state nothing is missed between
-    two starts. With --exec an event counts as seen when the command has succeeded; a failure ends this with status 3.
-    A signal ends this after the present event; a second one ends it at once.
+    One line per event, as JSON with --json or if the output is not a terminal. With --state no event is missed between
+    two runs. With --exec an event counts as seen when the command has succeeded; if it fails, `follow` ends with status
+    3. A signal ends `follow` after the current event; a second signal ends it at once.
     """
     from muniment.client import Checkpoint
 

@@ -36,7 +36,7 @@ class _FailedError(click.ClickException):
 
 @click.group()
 def intents() -> None:
-    """The intents of a service; and with a data directory: files, and events on chain."""
+    """The intents of a service; with a data directory, also files and on-chain events."""
 
 
 for _command in (watch, *COMMANDS):
@@ -52,10 +52,9 @@ for _command in (watch, *COMMANDS):
 def import_intents(config: Path | None, *, file: str, restart: bool, as_json: bool, **flags: object) -> None:
     """Record the intents of FILE (- for standard input): JSON lines, one intent a line.
 
-    Each refused line is reported on standard error with its number; all other lines are recorded. An intent whose
-    deadline has passed is recorded also where another intent has its nonce, and that is reported. After an
-    interruption, run the command again to continue. Exit status: 0 every line is recorded, 1 some lines were refused,
-    2 the import failed.
+    Each refused line is reported on standard error with its number; all other lines are recorded. An intent past
+    its deadline is recorded even if another intent has its nonce, and that is reported. After an interruption, run the
+    command again to continue. Exit status: 0 every line is recorded, 1 some lines were refused, 2 the import failed.
     """
     import asyncio
 
@@ -154,7 +153,7 @@ def _print_shared(number: int, line: str) -> None:
 def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> None:
     """Free the nonce of the intent HASH, so that another intent with its trigger, settler and nonce can be recorded.
 
-    For a nonce that was taken with a stolen operator key. The settlement contract executes both intents if it gets
+    Use this for a nonce taken with a stolen operator key. The settlement contract executes both intents if it gets
     both: make sure that the intent HASH can no longer be sent. The audit log records the release.
     """
     from muniment.operate import databases

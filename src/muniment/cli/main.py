@@ -33,7 +33,7 @@ from muniment.cli.webhooks import webhooks
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print the completion of commands for a shell; it needs no network.
+    r"""Print the completion script for a shell; it needs no network.
 
     \b
     bash: eval "$(muniment completion bash)" in ~/.bashrc

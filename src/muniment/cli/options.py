@@ -63,7 +63,7 @@ def registry_of(config: Path | None, **flags: object) -> Settings:
 
 
 def registry_with_blocks_of(config: Path | None, **flags: object) -> Settings:
-    """The settings of an existing registry. If its blocks are files, their directory exists too."""
+    """The settings of an existing registry. If its blocks are files, it checks their directory."""
     from muniment.service.blocks import block_directory
 
     settings = registry_of(config, **flags)

@@ -64,7 +64,7 @@ def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
 def freeze_log(config: Path | None, **flags: object) -> None:
     """Stop the log: nothing is added and nothing is signed until `muniment tlog resume`.
 
-    The service keeps running, and its records wait for the log. Do this before the database moves.
+    The service keeps running, and its records wait for the log. Do this before you move the database.
     """
     from muniment.service.resources.log.operating.freeze import freeze
 
@@ -80,13 +80,13 @@ def freeze_log(config: Path | None, **flags: object) -> None:
 )  # fmt: skip
 @click.option(
     "--nothing-published-since", "is_nothing_published", is_flag=True,
-    help="No checkpoint was published that this database lacks. If that is wrong, the log forks.",
+    help="Assert that this database has every published checkpoint; if not, the log forks.",
 )  # fmt: skip
 def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_published: bool, **flags: object) -> None:
-    """Resume a frozen or halted log, here.
+    """Resume a frozen or halted log on this host.
 
-    It first checks the whole stored tree, and that it begins with every checkpoint that is known. Where it does not,
-    it refuses: `muniment tlog begin` then begins another epoch.
+    It first checks the whole stored tree, and that it begins with every known checkpoint. If a check fails, the command
+    refuses: begin another epoch with `muniment tlog begin`.
     """
     from muniment.service.resources.log.operating.freeze import resume
 
@@ -101,8 +101,8 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
 def begin_epoch(config: Path | None, **flags: object) -> None:
     """Begin another epoch of the log, after a loss.
 
-    It has another origin. Its first entry names the last tree that this host knows to be signed, so everybody sees what
-    is missing. Followers must accept it.
+    The new epoch has its own origin. Its first entry names the last tree that this host knows to be signed, so everyone
+    sees what is missing. Followers must accept it.
     """
     from muniment.service.resources.log.operating.rotation import begin
 
@@ -144,12 +144,12 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--against", multiple=True, type=_EXISTING, help="A checkpoint that others have seen; can be repeated.")
 @click.option("--accept", is_flag=True, help="Follow a new log that the previous one does not announce.")
 def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple[Path, ...], *, accept: bool) -> None:
-    """Verify that the log of the registry at URL only grows, and that nothing in it is dated back.
+    """Verify that the log of the registry at URL only grows, and that nothing in it is backdated.
 
     The first time it trusts the keys of the log, and reads all of it. With --state it keeps the last checkpoint, and
     in FILE.known the records that the log has; the next time it checks that the log continues from there, and has no
-    second entry of a record. Status 0: all is well; 1: the log has signed what it must not, and the proof is written to
-    files; 2: the log cannot be verified now; 3: another log that is not announced.
+    second entry for a record. Status 0: all is well; 1: the log has signed what it must not, and the proof is written
+    to files; 2: the log cannot be verified now; 3: another log that is not announced.
     """
     from dataclasses import replace
 
@@ -236,7 +236,7 @@ def read_seen(path: Path | None) -> Seen | None:
     try:
         return msgspec.json.decode(_bytes_of(path), type=Seen)
     except msgspec.DecodeError:
-        raise ValueError(f"{path} is not a file of this command") from None
+        raise ValueError(f"{path} was not written by this command") from None
 
 
 def write_seen(path: Path, seen: Seen) -> None:
@@ -264,7 +264,7 @@ def keep_fork(fork: Forked) -> list[Path]:
 
 
 def verified_text(progress: Progress, *, is_first: bool) -> str:
-    """What was verified, as text."""
+    """The outcome of a verification, as text."""
     from muniment.protocol.wire import iso_time
 
     when, size = iso_time(progress.signed_at_s * 1000), output.counted(progress.size, "entry")

@@ -20,7 +20,7 @@ def users() -> None:
 @click.argument("address")
 @click.argument("email", required=False)
 def set_email(config: Path | None, address: str, email: str | None, **flags: object) -> None:
-    """Set the EMAIL of a user, or remove it without EMAIL. The user must have logged in before."""
+    """Set the email of a user; without EMAIL, remove it. The user must have logged in before."""
     from muniment.operate import databases
     from muniment.protocol.errors import InvalidAddress
     from muniment.protocol.evm.address import Address

@@ -44,7 +44,7 @@ class _Options:
     "--from",
     "from_block",
     type=click.IntRange(0, 2**53 - 1),
-    help="Read a chain again from this block, and then follow it; see below.",
+    help="Read a chain again from this block, and then follow it; see above.",
 )
 @click.option("--chain", "chain_id", type=int, help="The chain of --from, when the service follows several chains.")
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
@@ -61,9 +61,9 @@ def watch(
     """Follow the settlement contracts on chain. When several processes run, one follows and the others stand by.
 
     With --from BLOCK the registry deletes the events of that chain from BLOCK on, and reads them again. Until then
-    intents have the status that operators wrote. Writes of operators stay. A repetition ends in the same state. A chain
+    intents have the status that operators wrote. Writes of operators are kept. The command can be repeated. A chain
     whose position is before BLOCK continues at its position; a new chain starts at BLOCK. First stop the process that
-    follows.
+    follows the chains.
     """
     import asyncio
 

@@ -26,7 +26,7 @@ OPERATOR: Final = "cli"
 
 @click.group()
 def webhooks() -> None:
-    """Receivers to which the change feed is delivered, of operators and of wallets."""
+    """Receivers of the change feed, owned by operators or wallets."""
 
 
 @webhooks.command("add")
@@ -34,7 +34,7 @@ def webhooks() -> None:
 @click.argument("url")
 @filter_options
 @click.option("--batch", is_flag=True, help="Send up to 100 events in one request, as a JSON array.")
-@click.option("--operator", default=OPERATOR, show_default=True, help="The operator whose webhook it is.")
+@click.option("--operator", default=OPERATOR, show_default=True, help="The operator that owns the webhook.")
 @json_option
 def add_webhook(
     config: Path | None,
@@ -45,9 +45,9 @@ def add_webhook(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Print the id and the secret of a new webhook to URL; the secret is shown only once.
+    """Add a webhook to URL, and print its id and secret; the secret is shown only once.
 
-    Give it to the receiver, then run `muniment webhooks test`: the receiver gets events after it has answered that.
+    Give it to the receiver, then run `muniment webhooks test`: the receiver gets events once it has passed.
     """
     from muniment.protocol.forms import decode_record
     from muniment.service.auth.operators import check_name
@@ -178,7 +178,7 @@ def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags:
 @click.argument("hook_id", metavar="ID")
 @json_option
 def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
-    """Send a challenge to a receiver; exit with status 1 unless it comes back. Then a pending webhook is active."""
+    """Send a challenge to a receiver; exit with status 1 unless it comes back. Success activates a pending webhook."""
     from muniment.service.resources.webhooks.managing import run_test
     from muniment.service.resources.webhooks.sending import DELIVERED
 
@@ -226,7 +226,7 @@ def _maker(hook: Hook) -> str:
 @webhooks.command("deliver")
 @common_options
 def deliver_events(config: Path | None, **flags: object) -> None:
-    """Deliver events to webhooks until SIGTERM or Ctrl-C, as `serve` does too: one process of all delivers at a time.
+    """Deliver events to webhooks until SIGTERM or Ctrl-C, as `serve` does: only one process delivers at a time.
 
     For a registry whose serving processes may not reach the Internet, or are too busy.
     """
@@ -238,7 +238,7 @@ def deliver_events(config: Path | None, **flags: object) -> None:
     settings = secrets_of(config, **flags)
     with output.errors_on_one_line():
         if not are_on(settings):
-            raise ValueError("the setting `webhooks` or `feed` is off: nothing is delivered")
+            raise ValueError("the setting `webhooks` or `feed` is off: nothing is delivered until both are on")
         require_database(settings.database_url, settings)
         configure_logs(settings)
         asyncio.run(_deliver(settings))

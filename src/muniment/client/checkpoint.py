@@ -24,9 +24,9 @@ class Checkpoint:
         self._about = {name: value for name, value in about.items() if value is not None}
 
     def read(self) -> str | None:
-        """The cursor; None without a file.
+        """The cursor; None if there is no file.
 
-        Raises `ValueError` for the file of another listing, and for any other content.
+        Raises `ValueError` if the file is damaged or belongs to another listing.
         """
         try:
             content = self._path.read_bytes()[:_BYTES_MAX] if self._path else None

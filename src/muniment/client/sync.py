@@ -179,7 +179,7 @@ class Triggers(Operations):
         return self._driver.run(triggers.deactivation(self._session, signature))
 
     def post_deactivation(self, sigs: Sequence[str], signature: str) -> None:
-        """End triggers by a consent that their owner signed elsewhere, such as one from a log."""
+        """End triggers with a consent that their owner signed elsewhere, such as one in a log."""
         self._driver.run(triggers.post_deactivation(self._session, sigs, signature))
 
 
@@ -249,7 +249,7 @@ class Intents(Operations):
         proposal: str | None = None,
         transaction_hash: str | None = None,
     ) -> AnyIntent:
-        """Move an intent, or a proposal of it, to another status. Raises `StatusConflict`."""
+        """Move an intent or one of its proposals to another status. Raises `StatusConflict`."""
         change = intents.new_change(status, proposal, transaction_hash)
         return self._driver.run(intents.move(self._session, hash, change))
 
@@ -341,7 +341,7 @@ class Log(Operations):
 class Registry:
     """A registry at `url`, with blocking calls. Use it in `with`, which closes its connections.
 
-    `signer` signs; `api_key` deploys, and is read with the signer if it is missing; `operator_key` writes intents;
+    `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents;
     `token` is from an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps chain ids
     to settlement contracts. With `verify`, every provable fact of an answer is checked; a false one raises `Forged`.
     `progress` is called during long transfers: "upload" or "download", bytes done, bytes in total or 0.

@@ -81,7 +81,7 @@ def _connection_to(url: str, seconds_max: float) -> HTTPConnection:
     try:
         return kind(parts.hostname, parts.port, timeout=seconds_max)
     except InvalidURL:
-        raise ValueError("the host of the URL has a character that no host may have") from None
+        raise ValueError("the host of the URL has an invalid character") from None
 
 
 def _exchange(
@@ -105,9 +105,9 @@ def _exchange(
         response = connection.getresponse()
         return Answer(response.status, response.read(_BODY_BYTES_MAX), until)
     except InvalidURL:
-        raise ValueError("the path of the URL has a character that no path may have") from None
+        raise ValueError("the path of the URL has an invalid character") from None
     except HTTPException as error:
-        raise OSError(f"it sends no HTTP: {error or type(error).__name__}") from error
+        raise OSError(f"it does not speak HTTP: {error or type(error).__name__}") from error
     finally:
         connection.close()
 

@@ -188,7 +188,7 @@ class MethodNotImplemented(Unanswerable, code="method-not-implemented", title="M
 
 
 class NotAcceptable(Unanswerable, code="not-acceptable", title="Not acceptable"):
-    """The service has the answer in none of the media types that the request accepts."""
+    """The service cannot send the answer in a media type that the request accepts."""
 
 
 class NotCached(Unanswerable, code="not-cached", title="Not held here"):

@@ -73,7 +73,7 @@ async def test_a_witness_that_does_not_answer_or_knows_another_tree_is_found(
     await sign(context, clock)
     site.shows_checkpoints = False
     (found,) = await check(context)
-    assert (found.level, found.message) == (Level.WARN, "it answers, and shows no checkpoint of this log")
+    assert (found.level, found.message) == (Level.WARN, "it answers, but shows no checkpoint of this log")
     site.shows_checkpoints = True
     for size, why in ((7, ""), (2, "; the stored tree does not begin with the 2 entries that were signed")):
         site.notes[LOG.name] = sign_note(Checkpoint(LOG.name, size, bytes(32)).text, KEYS, 1)

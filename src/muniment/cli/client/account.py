@@ -65,7 +65,10 @@ def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> N
 @click.command()
 @service_options
 def logout(**flags: Any) -> None:
-    """Remove the credentials of a profile from this machine. The API key stays valid: `muniment api-key rotate`."""
+    """Remove the credentials of a profile from this machine.
+
+    The API key stays valid: replace it with `muniment api-key rotate`.
+    """
     from muniment.client.profiles import Profiles
 
     with failures():
@@ -78,7 +81,7 @@ def logout(**flags: Any) -> None:
 @service_options
 @shape_options
 def whoami(*, as_json: bool | None, **flags: Any) -> None:
-    """Show the wallet, the service, and the place of the credentials. It asks no service."""
+    """Show the wallet, the service, and where the credentials are. It sends no request."""
     from muniment.client.profiles import Profiles
 
     with failures():
@@ -153,7 +156,7 @@ def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) ->
 @service_options
 @shape_options
 def balances(*, as_json: bool | None, **flags: Any) -> None:
-    """Show the tokens of the wallet on the registry's chains, as the service says."""
+    """Show the wallet's tokens on the registry's chains, as the service reports them."""
     with opened(flags, needs="token") as registry:
         found = registry.account.balances()
     columns = [
@@ -182,7 +185,7 @@ def _store_for_mimic(profile: str, api_key: str) -> Path:
     Raises `ValueError` for a name that the file cannot hold.
     """
     if _NAME.fullmatch(profile) is None:
-        raise ValueError("the name of a profile of mimic has letters, digits, dots, - and _")
+        raise ValueError("a profile name of mimic may have only letters, digits, dots, - and _")
     path = Path.home() / ".mimic" / "credentials"
     make_directory(path.parent)
     kept: list[str] = []

@@ -93,7 +93,7 @@ def follow_intents(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @service_options
 def download_intents(file: Path, **flags: Any) -> None:
-    """Write every intent to FILE, one a line, as `muniment intents import` reads them. A mirror in one file.
+    """Mirror every intent to FILE, one per line, in the format of `muniment intents import`.
 
     Every hash is computed again. An interrupted download continues where it stopped; a later one adds the new intents.
     """
@@ -153,7 +153,7 @@ def move_intent(
     hash_: str, status: str, *, proposal: str | None, transaction: str | None, as_json: bool | None,
     **flags: Any,
 ) -> None:  # fmt: skip
-    """Move an intent, or a proposal of it, to another status. It needs MUNIMENT_OPERATOR_KEY."""
+    """Move an intent or one of its proposals to another status. It needs MUNIMENT_OPERATOR_KEY."""
     with opened(flags, needs="operator") as registry:
         intent = registry.intents.move(hash_, status, proposal=proposal, transaction_hash=transaction)
     show_one(intent, _members(intent), as_json=as_json)

@@ -275,7 +275,7 @@ def follow_options(command: Command) -> Command:
     """Add `--state`."""
     return click.option(
         "--state", type=click.Path(path_type=Path, dir_okay=False),
-        help="File that keeps the position, where the next start continues.",
+        help="File for the position, from which the next start continues.",
     )(command)  # fmt: skip
 
 

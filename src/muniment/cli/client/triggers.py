@@ -44,15 +44,15 @@ _SAFE_INTEGER_MAX: Final = 2**53 - 1
 def draft_options(command: Command) -> Command:
     """Add the options of a draft."""
     for option in (
-        click.option("--description", default="", help="Your words for it; they are not signed."),
+        click.option("--description", default="", help="Your own description; it is not signed."),
         click.option("--validations", type=int, default=1, show_default=True, help="Validations that a run needs."),
         click.option("--fee-limit", default="0", help="Highest fee of a run, in base units; default: any."),
         click.option("--version", default="1.0.0", show_default=True, help="Version of the trigger."),
         click.option("--end", default="never", show_default=True, help="When it ends: 30d, 12h, 2027-01-31 or never."),
         click.option("--delta", default="10m", show_default=True, help="How late a run may start."),
-        click.option("--config", "config_json", help="Another configuration than a schedule, as JSON."),
+        click.option("--config", "config_json", help="A configuration other than a schedule, as JSON."),
         click.option("--schedule", help="When it runs, as five fields of cron in UTC: '0 */6 * * *'."),
-        click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; repeat it."),
+        click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; can be repeated."),
         click.option("--function", "cid", help="CID of the function."),
         click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), required=False),
     ):
@@ -81,7 +81,7 @@ def read_draft(flags: Mapping[str, Any]) -> TriggerDraft:
 
     found = read_trigger(flags)
     if not isinstance(found, TriggerDraft):
-        raise ValueError("the file has a signed trigger")  # noqa: TRY004 - the file is wrong, not a type
+        raise ValueError("the file has a signed trigger; give a draft")  # noqa: TRY004 - the file is wrong, not a type
     return found
 
 
@@ -112,7 +112,7 @@ def end_ms(text: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"--end {text}: it is 30d, 12h, a date such as 2027-01-31, or never") from None
+        raise ValueError(f"--end {text}: give 30d, 12h, a date such as 2027-01-31, or never") from None
     return round(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
 
 
@@ -121,7 +121,7 @@ def _inputs(pairs: tuple[str, ...]) -> dict[str, Any]:
     for pair in pairs:
         name, is_given, text = pair.partition("=")
         if not is_given or name in found:
-            raise ValueError(f"--input {pair}: it is NAME=VALUE, each name once")
+            raise ValueError(f"--input {pair}: give NAME=VALUE, each name once")
         found[name] = _value(text)
     return found
 

@@ -133,7 +133,7 @@ def new_change(status: str, proposal: str | None, transaction_hash: str | None) 
 
 
 def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
-    """Move an intent, or a proposal of it, to another status.
+    """Move an intent or one of its proposals to another status.
 
     After a lost answer the intent is read: it may have reached the status, or a later one. Raises `StatusConflict`, and
     `Forged` for an answer with an intent that has not moved.

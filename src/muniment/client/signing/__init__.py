@@ -1,1 +1,1 @@
-"""Wallets outside this process or in a file: each is a `Signer`. Whoever uses one checks its signatures."""
+"""Wallets outside this process or in a file: each is a `Signer`. The caller checks its signatures."""

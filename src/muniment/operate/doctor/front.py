@@ -71,7 +71,7 @@ def _judge_tls(base: str, answer: Answer, now_s: float) -> Finding:
             return ok("not needed on this machine", check="TLS")
         return fail("API keys and tokens cross the network in clear text", "put a proxy with TLS in front", check="TLS")
     days = (answer.certificate_until_s - now_s) / 86_400
-    shown, remedy = f"the certificate is good for {days:.0f} days", "look why the proxy does not renew it"
+    shown, remedy = f"the certificate is good for {days:.0f} days", "find out why the proxy does not renew it"
     if days < TLS_DAYS_FAIL:
         return fail(shown, remedy, check="TLS")
     return warn(shown, remedy, check="TLS") if days < TLS_DAYS_WARN else ok(shown, check="TLS")
@@ -83,7 +83,7 @@ def _check_metrics(base: str, send: Ask) -> Finding:
     except OSError as error:
         return warn(f"/metrics does not answer: {error}", "look at the proxy", check="metrics")
     if answer.status == HTTPStatus.OK and not _is_loopback(base):
-        return fail("anybody can read /metrics", "let the proxy answer 404 for this path", check="metrics")
+        return fail("anyone can read /metrics", "let the proxy answer 404 for this path", check="metrics")
     return ok("shown on this machine" if answer.status == HTTPStatus.OK else "hidden", check="metrics")
 
 

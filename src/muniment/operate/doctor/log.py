@@ -51,7 +51,7 @@ def judge_log(epoch: Epoch, now_ms: int) -> Finding:
         return warn("it is frozen: new records are not logged", "run `muniment tlog resume` to continue it")
     at_ms = epoch.signed_at_ms
     if now_ms - (epoch.opened_at_ms if at_ms is None else at_ms) > _LATE_MS:
-        remedy = f"look whether the service runs, and at its log: it needs the key; {_STATUS}"
+        remedy = f"check that the service runs and has the key; {_STATUS}"
         return warn(f"{epoch.origin} has not been signed for five minutes", remedy)
     return ok(f"{epoch.note_size} entries are signed, {epoch.origin}")
 
@@ -81,7 +81,7 @@ async def _judge_witness(database: Database, known: KnownCheckpoint) -> Finding:
     if signed is None or epoch is None:
         if known.detail == _UNKNOWN:
             remedy = "give its operator the origin and the key of the log; some witnesses show no checkpoints"
-            return warn("it answers, and shows no checkpoint of this log", remedy, check=check)
+            return warn("it answers, but shows no checkpoint of this log", remedy, check=check)
         remedy = "look at the URL in the policy, or ask the operator of the witness"
         return warn(known.detail, remedy, check=check)
     shown = f"it has {signed.size} entries of the log, and the database {epoch.size}"

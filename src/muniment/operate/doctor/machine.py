@@ -44,7 +44,7 @@ _FSYNC_TRIES: Final = 5
 # Their locks and shared memory do not work between machines (https://sqlite.org/wal.html, section 1).
 _NETWORK_FILE_SYSTEMS: Final = re.compile(r"nfs4?|cifs|smb3?|smbfs|9p|ceph|glusterfs|lustre|afs|fuse\.(?!overlay).*")
 _MORE_SPACE: Final = "free space on the file system of {}, or enlarge it"
-_INSTALL: Final = "install again: pip install --upgrade 'muniment[server]'"
+_INSTALL: Final = "reinstall: pip install --upgrade 'muniment[server]'"
 # "name>=1.2" of the package's own requirements; names as in PEP 508, versions as far as they are numbers (PEP 440).
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([0-9.]+)")
 # Optional extras, for example `s3`: the service reports a missing one at start.
@@ -202,7 +202,7 @@ def reserve_at(directory: Path) -> Finding:
         return fail(f"{directory} cannot be read: {error.strerror}", "mount its volume, or name another")
     uploads = UPLOAD_RESERVES * reserve
     shown = f"{free // MIB:,} MiB free at {directory}, of which {reserve // MIB:,} MiB are kept"
-    remedy = f"free space on its file system, or enlarge it: uploads are taken from {uploads // MIB:,} MiB free on"
+    remedy = f"free space on its file system, or enlarge it: uploads are accepted from {uploads // MIB:,} MiB free on"
     if free < reserve:
         reason = f"{shown}: uploads and creates are refused, and only deactivations and log-ins are stored"
         return fail(reason, remedy)
@@ -344,7 +344,7 @@ def check_file_rights(examined: Examined) -> list[Finding]:
     strange = [str(each) for each in files if _owner(each) not in {None, owner}]
     if strange:
         remedy = "run every command as the service's user; chown these files to it"
-        return [warn(f"the directory has another owner than {', '.join(strange)}", remedy)]
+        return [warn(f"the owner of the directory does not own {', '.join(strange)}", remedy)]
     return [ok("this user may write the database")]
 
 

@@ -136,7 +136,7 @@ def judge_pins(backlog: Backlog, now_ms: int) -> Finding:
     shown = f"{backlog.waiting} bundles wait to be pinned"
     if backlog.stuck:
         shown = f"{shown}, {backlog.stuck} of them failed {queue.STUCK_FAILURES} times or more"
-        return warn(shown, "`muniment pins list` says why; repair it, then `muniment pins retry`")
+        return warn(shown, "see the cause with `muniment pins list`, repair it, then `muniment pins retry`")
     if backlog.since_ms is not None and now_ms - backlog.since_ms > WAIT_MS_MAX:
         hours = (now_ms - backlog.since_ms) // 3_600_000
         return warn(f"{shown}, one for {hours} hours", "look at the node and at the log of the service")
@@ -144,7 +144,7 @@ def judge_pins(backlog: Backlog, now_ms: int) -> Finding:
 
 
 def judge_unused(backlog: Backlog) -> Finding:
-    """The finding without an IPFS node in the settings."""
+    """The finding when no IPFS node is configured."""
     if backlog.waiting:
         remedy = "configure the node again, or ignore it: waiting bundles cost nothing"
         return warn(f"{backlog.waiting} bundles wait, but MUNIMENT_IPFS_PIN_URL is empty", remedy)

@@ -119,7 +119,7 @@ def _plain(text: str) -> str:
 
 
 def _check_days_exist(days: list[str], months: list[str], weekdays: list[str]) -> None:
-    """Refuse days that none of the months has, such as 30 February, unless a weekday is given too.
+    """Refuse days that the months do not have, such as 30 February, unless a weekday is given too.
 
     Every other expression runs at least every 8 years (the longest gap is from 29 February 2096 to 2104), so this need
     not search the calendar.

@@ -44,7 +44,7 @@ def absolute(timestamp_ms: int) -> str:
 
 
 def milliseconds(moment: str) -> int:
-    """The time of an answer (`DateTime`) in milliseconds since 1970."""
+    """A `DateTime` of an answer, in milliseconds since 1970."""
     return round(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
 
 

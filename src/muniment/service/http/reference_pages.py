@@ -12,7 +12,7 @@ from muniment.service.http.html.frame import Page, plain
 from muniment.service.http.html.markup import Html, html
 from muniment.service.http.reply import Ready
 
-# What the reference has besides the frame.
+# The style of the reference, added to that of the frame.
 _STYLE: Final = """
 :root{--get:#16734f;--post:#2457c5;--put:#8a5a00}
 @media(prefers-color-scheme:dark){:root{--get:#4ec796;--post:#82a8f8;--put:#e0b35c}}

@@ -82,7 +82,7 @@ class _Pace:
 
 
 class UnreadAnswers:
-    """The connections of a process with unread answers."""
+    """A process's connections that have unread answers."""
 
     def __init__(
         self, *, bytes_max: int = UNREAD_BYTES_MAX, seconds_max: float = DRAIN_SECONDS_MAX,

@@ -200,7 +200,7 @@ class Database(Reader, Protocol):
         ...
 
     async def check_writes(self) -> None:
-        """Return when the database takes a write that a restart would find; raise `NotReady` otherwise.
+        """Return once a write is durable in the database; raise `NotReady` otherwise.
 
         The check makes a real write, but at most every few seconds: many callers share one outcome.
         """

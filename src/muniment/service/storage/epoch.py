@@ -54,13 +54,13 @@ class Epochs:
         return self._current
 
     async def number(self, reader: Reader) -> int:
-        """The number of the epoch, which the first one has too."""
+        """The number of the epoch; the first epoch has one too."""
         if self._seconds() >= self._until:
             await self._read(reader)
         return self._number
 
     async def number_now(self) -> int:
-        """The number of the epoch as the database has it, for what a client keeps for long."""
+        """The epoch's number, read from the database: for values that clients keep long."""
         await self._read(self._database)
         return self._number
 

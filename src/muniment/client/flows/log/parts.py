@@ -51,7 +51,7 @@ def epochs(session: Session) -> Flow[list[LogEpoch]]:
 
 
 def keys_of(origin: str, vkeys: Sequence[str]) -> tuple[VerifierKey, VerifierKey]:
-    """The keys of an epoch: for its tree, and for its time. Raises `Forged`."""
+    """The tree key and the time key of an epoch. Raises `Forged`."""
     try:
         keys = [parse_verifier_key(each) for each in vkeys]
     except ValueError as error:

@@ -57,7 +57,7 @@ CAR_TYPE: Final = "application/vnd.ipld.car"
 # The empty identity CID: clients fetch it to detect a trustless gateway.
 PROBE: Final = "bafkqaaa"
 # The longest file name of common file systems.
-# What a field value may have of a query as it was sent; a server lets no other byte pass (RFC 9110 section 5.5).
+# The bytes that a field value may keep of a raw query; a server passes no others (RFC 9110 section 5.5).
 _PRINTABLE: Final = bytes(range(0x21, 0x7F)).decode()
 _FILENAME_LENGTH_MAX: Final = 255
 _FILENAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/\\]+")

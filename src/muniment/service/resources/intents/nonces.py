@@ -131,7 +131,7 @@ async def shared_nonces(database: Database) -> AsyncIterator[str]:
 
 
 def shared_in_file(database: StillDatabase) -> Iterator[str]:
-    """The same for a file of SQLite that nobody writes."""
+    """The same for an SQLite file without a writer."""
     return _lines(database.fetch(f"{_SHARED} ORDER BY i.seq", (0,)))
 
 

@@ -34,7 +34,7 @@ class ProposalRow(NamedTuple):
 
 
 class ProposalChange(NamedTuple):
-    """What a write changes: new proposals, and other claims about recorded ones by their numbers."""
+    """The changes of a write: new proposals, and new claims about recorded ones by their numbers."""
 
     added: list[CheckedProposal]
     moved: list[tuple[int, Claim]]
@@ -118,9 +118,9 @@ async def move_proposal(tx: Transaction, intent_seq: int, n: int, claim: Claim) 
 
 
 async def name_transaction(tx: Transaction, intent_seq: int, transaction_hash: Bytes32) -> bool:
-    """Give the intent's transaction to its one proposal under way, unless that has one; whether anything changed.
+    """Set the transaction of the intent's only proposal under way, if it has none; whether it was set.
 
-    A transaction that another proposal already has stays there: operators may repeat a report of that proposal.
+    If a proposal already has this transaction, nothing changes: operators may repeat its report.
     """
     if await tx.fetch(
         "SELECT 1 FROM intent_proposals WHERE intent_seq = ? AND transaction_hash = ? LIMIT 1",

@@ -183,7 +183,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     ),
 )  # fmt: skip
 async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[AnyIntent]:
-    """Move an intent, or a proposal of it.
+    """Move an intent or one of its proposals.
 
     An intent moves by one step: created to enqueued or discarded, enqueued to submitted or discarded, submitted to
     succeeded or failed. A named proposal moves to any status that can follow its own. Repeating the

@@ -159,7 +159,7 @@ def expiry(moment: Moment) -> tuple[bytes, bytes]:
 
 
 def early(status: str, ended: tuple[bytes, bytes]) -> tuple[str, bytes]:
-    """The parameters of `EARLY` for one of the statuses that `CAN_EXPIRE`; `ended` is the `expiry()`."""
+    """The parameters of `EARLY` for a status of `CAN_EXPIRE`; `ended` is the result of `expiry`."""
     at_deadline, after_grace = ended
     return status, after_grace if status == AFTER_GRACE else at_deadline
 

@@ -28,7 +28,7 @@ class CommitLost(Exception):
 
 
 class Outcome(NamedTuple):
-    """What the caller of a work gets: its error, or its result."""
+    """The outcome of a work for its caller: error or result."""
 
     result: object
     error: BaseException | None = None

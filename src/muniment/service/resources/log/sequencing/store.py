@@ -97,7 +97,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Batch(NamedTuple):
-    """What a batch makes of an epoch: its tree, its cursors, its `backfilled`, and the runs that are new."""
+    """An epoch after a batch: its tree, its cursors, its `backfilled`, and the runs that are new."""
 
     grown: Grown
     after: Mapping[int, int]
