@@ -25,7 +25,8 @@ import httpx2
 from muniment.service.app import OPERATIONS, Application, build_context
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database
-from muniment.service.storage.postgres.statements import Statements
+from muniment.service.storage.postgres import transaction
+from muniment.service.storage.postgres.statements import Insertion, Statements
 from shard_requests import cases
 
 SHARDS: Final = 64
@@ -36,7 +37,7 @@ _EVERYWHERE: Final = {
     "operators", "epoch", "feed", "webhooks", "time_differences", "forgotten_nonces", "schema_migrations",
 }  # fmt: skip
 # One node keeps the transparency log: its entries have one order.
-_ON_ONE_NODE: Final = {"tlog_epochs", "tlog_tail", "tlog_tiles", "tlog_runs"}
+_ON_ONE_NODE: Final = {"tlog_epochs", "tlog_cursors", "tlog_tail", "tlog_tiles", "tlog_runs"}
 _SAME: Final = {
     "users": "address", "used_nonces": "address", "blocks": "digest", "functions": "digest",
     "function_creators": "creator", "executions": "subject", "audit_entries": "subject", "deactivations": "signer",
@@ -231,6 +232,12 @@ async def _record(url: str) -> dict[str, list[Statement]]:
         seen.append((sql, parameters))
         return find(self, sql, parameters)
 
+    insert_batch: Any = transaction.insert_batch
+
+    async def inserted(connection: Any, insertion: Insertion, rows: Sequence[Sequence[object]]) -> Any:
+        seen.extend((re.sub(r"\$\d+", "?", insertion.single), row) for row in rows)
+        return await insert_batch(connection, insertion, rows)
+
     recorded: dict[str, list[Statement]] = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
@@ -241,7 +248,9 @@ async def _record(url: str) -> dict[str, list[Statement]]:
         # The same intents as in the tests, whose deadlines are of this time.
         app = Application(build_context(settings, now_ms=lambda: 1_795_204_080_000))
         transport = httpx2.ASGITransport(app=app)
-        Statements.find = found  # the one place that every statement of a store passes
+        # The two places that the statements of a store pass.
+        Statements.find = found
+        transaction.insert_batch = inserted
         async with httpx2.AsyncClient(transport=transport, base_url="http://bench") as client:
             async for name, request in cases(client, app.context):
                 seen.clear()
@@ -249,6 +258,7 @@ async def _record(url: str) -> dict[str, list[Statement]]:
                 assert answer.status_code in {200, 204, 303}, (name, answer.status_code, answer.text)
                 recorded[name] = [*seen]
         Statements.find = find
+        transaction.insert_batch = insert_batch
         await app.context.database.close()
     return recorded
 

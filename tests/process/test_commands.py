@@ -164,3 +164,16 @@ def test_every_process_logs_as_the_settings_say(
         httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"})
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/functions"]
+
+
+def test_a_secret_in_a_file_stays_out_of_the_environment_of_workers(tmp_path: Path) -> None:
+    secrets = {"MUNIMENT_SECRET_FILE": "ab" * 32, "MUNIMENT_TLOG_KEY_FILE": "cd" * 32}
+    for name, secret in secrets.items():
+        (tmp_path / name).write_text(secret)
+    environment = {"MUNIMENT_TLOG_NAME": "registry.example", **{name: str(tmp_path / name) for name in secrets}}
+    with Service(tmp_path / "data", workers=2, environment=environment) as service:
+        given = [Path(f"/proc/{pid}/environ").read_bytes() for pid in service.worker_pids()]
+    assert len(given) == 2
+    for each in given:
+        assert b"MUNIMENT_TLOG_KEY_FILE=" in each
+        assert not any(secret.encode() in each for secret in secrets.values())

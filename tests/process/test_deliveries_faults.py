@@ -141,7 +141,7 @@ async def test_a_hook_with_batches_gets_arrays_and_a_reset_when_events_were_remo
         await until(lambda: sum(map(len, batches)) >= 101)
         for each in receiver.received:
             each.verify(secret)
-    assert [event["type"] for event in batches[0]] == ["muniment.service.resources.feed.reset"]
+    assert [event["type"] for event in batches[0]] == ["muniment.feed.reset"]
     assert batches[0][0]["data"]["code"] == "cursor-too-old"
     assert [event["id"] for batch in batches[1:] for event in batch] == kept
     assert max(map(len, batches)) > 1

@@ -1,1 +1,1 @@
-"""The command line: one module for each group of commands. The work itself is in `muniment.operate`."""
+"""The command line: one module for each group of commands. The work is in `operate` or `service`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,9 +86,9 @@ def _prepare(settings: Settings) -> None:
 def _give_to_workers(settings: Settings) -> None:
     """Put the settings into the environment, where every worker reads them."""
     environment = settings.environment()
-    for name in ("secret", "ipfs_pin_authorization"):
-        if f"{variable(name)}_FILE" in os.environ:
-            del environment[variable(name)]  # a secret stays in its file
+    for each in fields(settings):
+        if each.metadata["secret"] and f"{variable(each.name)}_FILE" in os.environ:
+            del environment[variable(each.name)]  # a secret stays in its file
     os.environ.update(environment)
 
 

@@ -1,1 +1,1 @@
-"""Work on a whole registry that runs apart from the service: backups, checks, copies. It neither prints nor asks."""
+"""Work on a whole registry, apart from the service: backups, checks, copies, watching. It neither prints nor asks."""

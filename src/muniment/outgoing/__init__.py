@@ -1,4 +1,4 @@
-"""Requests by this service, bounded in size and time: to hosts that an operator named, and to receivers of webhooks."""
+"""Outgoing requests, bounded in size and time: to hosts that an operator named, and to receivers of webhooks."""
 
 from __future__ import annotations
 

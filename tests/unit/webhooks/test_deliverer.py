@@ -113,5 +113,5 @@ async def test_a_reset_is_sent_although_the_check_of_the_cursor_failed_first(
         assert failed
         await add_event(registry)
         assert await deliverer.deliver_next(active)
-    assert taker.types == ["muniment.service.resources.feed.reset"]
+    assert taker.types == ["muniment.feed.reset"]
     assert Position.parse(taker.ids[0].removeprefix("reset-")).epoch == EPOCH

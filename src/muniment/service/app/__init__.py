@@ -1,4 +1,4 @@
-"""The service itself: health, readiness, metrics and the reference."""
+"""The service itself: wiring, start and stop, health, readiness, metrics and the reference."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Wallet owners: log-in by signature, tokens, API keys."""
+"""Wallet owners: log-in by signature, tokens, API keys, balances."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH_EVENTS_MAX: Final = 100
 BATCH_BYTES_MAX: Final = 256 * 1024
 # The type of the event that reports missing events.
-RESET_TYPE: Final = "muniment.service.resources.feed.reset"
+RESET_TYPE: Final = "muniment.feed.reset"
 _REMOVED: Final = "events after your last one were removed: read what you follow again"
 
 # The pauses after attempts that failed: a restart is over in seconds, an outage takes hours.
