@@ -143,6 +143,21 @@ async def test_list_shows_every_operator_and_no_key(context: Context) -> None:
     assert all(key not in said.output + text for key in keys)
 
 
+async def test_an_address_is_listed_and_stays_with_the_name(context: Context) -> None:
+    lower, checked = "0x" + "ab" * 20, "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"
+    said = json.loads((await typed(context, "add", "a", "--address", lower, "--json")).output)
+    assert said["address"] == checked
+    await typed(context, "add", "b")
+    await typed(context, "revoke", "a")
+    assert (await typed(context, "add", "a")).exit_code == 0
+    listed = json.loads((await typed(context, "list", "--json")).output)
+    assert [each["address"] for each in listed] == [checked, None]
+    assert (await typed(context, "list")).output.splitlines()[0].startswith(f"a as {checked} since 20")
+    await typed(context, "revoke", "a")
+    await typed(context, "add", "a", "--address", "0x" + "cd" * 20)
+    assert json.loads((await typed(context, "list", "--json")).output)[0]["address"].lower() == "0x" + "cd" * 20
+
+
 async def test_add_can_print_json(context: Context) -> None:
     said = json.loads((await typed(context, "add", "a", "--json")).output)
     assert said["name"] == "a"
@@ -157,6 +172,8 @@ REFUSED = {
     "the name of imports in the audit log": (["add", "import"], "import"),
     "a name with a line feed": (["add", "a\n"], "1 to 100"),
     "a name in other letters": (["add", "é"], "1 to 100"),
+    "an address with a wrong checksum": (["add", "a", "--address", "0xAB" + "ab" * 19], "EIP-55"),
+    "an address that is none": (["add", "a", "--address", "0x12"], "40 hex digits"),
     "nobody to revoke": (["revoke", "nobody"], "no operator named nobody"),
     "a hash that is none": (["audit", "--intent", "0x12"], "64 hex digits"),
 }

@@ -14,24 +14,29 @@ from muniment.cli.options import common_options, json_option, registry_of
 
 @click.group()
 def operators() -> None:
-    """The operators that can write intents, and the audit of their writes."""
+    """The operators that can write intents and runs, and the audit of their writes."""
 
 
 @operators.command("add")
 @common_options
 @click.argument("name")
+@click.option(
+    "--address", metavar="0x…", help="Address under which the runs of NAME are published; default: the zero address."
+)
 @json_option
-def add_operator(config: Path | None, name: str, *, as_json: bool, **flags: object) -> None:
-    """Print a key for NAME; it is shown only once. A revoked NAME gets a new key."""
+def add_operator(config: Path | None, name: str, address: str | None, *, as_json: bool, **flags: object) -> None:
+    """Print a key for NAME; it is shown only once. A revoked NAME gets a new key, and keeps its address."""
     from muniment.operate import databases
+    from muniment.protocol.evm.address import Address
     from muniment.service.auth import operators
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
+        shown = None if address is None else Address.parse(address)
         key, now_ms = operators.new_key(secrets.token_bytes), _now_ms()
-        databases.run(settings, lambda db: db.write(lambda tx: operators.add(tx, name, key, now_ms)))
+        databases.run(settings, lambda db: db.write(lambda tx: operators.add(tx, name, key, now_ms, shown)))
     if as_json:
-        output.print_json({"name": name, "key": key})
+        output.print_json({"name": name, "key": key, **({} if shown is None else {"address": shown})})
     else:
         output.print_text(key)
 
@@ -49,14 +54,16 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
     with output.errors_on_one_line():
         found = databases.run(settings, operators.fetch_all)
     rows = [
-        (each.name, iso_time(each.created_at_ms), None if each.revoked_at_ms is None else iso_time(each.revoked_at_ms))
+        {
+            "name": each.name, "createdAt": iso_time(each.created_at_ms),
+            "revokedAt": None if each.revoked_at_ms is None else iso_time(each.revoked_at_ms), "address": each.address,
+        }
         for each in found
-    ]
+    ]  # fmt: skip
     if as_json:
-        output.print_json([{"name": name, "createdAt": since, "revokedAt": until} for name, since, until in rows])
+        output.print_json(rows)
     else:
-        lines = [f"{name} since {since}" + (f", revoked {until}" if until else "") for name, since, until in rows]
-        output.print_text("\n".join(lines))
+        output.print_text("\n".join(map(_line, rows)))
 
 
 @operators.command("revoke")
@@ -107,6 +114,12 @@ def audit_operators(
         output.print_json(rows)
     else:
         output.print_text("\n".join("  ".join(row.values()) for row in rows))
+
+
+def _line(row: dict[str, str | None]) -> str:
+    known = f" as {row['address']}" if row["address"] else ""
+    ended = f", revoked {row['revokedAt']}" if row["revokedAt"] else ""
+    return f"{row['name']}{known} since {row['createdAt']}{ended}"
 
 
 def _now_ms() -> int:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Final, LiteralString, Self
 
 from muniment.protocol.errors import ConflictingCredentials, InvalidOperatorKey, MissingCredential, Refusal
+from muniment.protocol.evm.address import Address
 from muniment.service.auth.caller import only
 from muniment.service.context import Context
 from muniment.service.storage.sql import Where
@@ -34,9 +35,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class OperatorCaller:
-    """An operator with a key in `x-operator-key`."""
+    """An operator with a key in `x-operator-key`; `address` names it publicly."""
 
     name: str
+    address: Address | None = None
 
     security: ClassVar[list[dict[str, list[str]]]] = [{"operatorKey": []}]
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = (ConflictingCredentials, MissingCredential, InvalidOperatorKey)
@@ -47,20 +49,24 @@ class OperatorCaller:
         key = only(request.headers(b"x-operator-key"), "x-operator-key")
         if key is None:
             raise MissingCredential("x-operator-key is missing; `muniment operators add` makes one")
-        name = await _operator_of(Context.from_request(request).database, key)
-        if name is None:
+        found = await _operator_of(Context.from_request(request).database, key)
+        if found is None:
             raise InvalidOperatorKey("not an operator key of this service, or one that was revoked")
         request.wallet_units = 0  # operators are not limited
-        return cls(name)
+        return cls(*found)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator as listed: times in milliseconds since 1970, `revoked_at_ms` None while the key is valid."""
+    """An operator as listed: times in milliseconds since 1970, `revoked_at_ms` None while the key is valid.
+
+    `address` names it publicly; None: it has none.
+    """
 
     name: str
     created_at_ms: int
     revoked_at_ms: int | None
+    address: Address | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +96,20 @@ def check_name(name: str) -> str:
     return name
 
 
-async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
+async def add(tx: Transaction, name: str, key: str, now_ms: int, address: Address | None = None) -> None:
     """Register `key` for the operator `name`. A revoked name gets a new key: it is the same operator.
+
+    `address` names the operator publicly. With None, a revoked name keeps the address that it had.
 
     Raises `ValueError` for a malformed name, and for one with a valid key.
     """
     added = await tx.execute(
-        """INSERT INTO operators (name, key_hash, created_at_ms) VALUES (?, ?, ?)
+        """INSERT INTO operators (name, key_hash, created_at_ms, address) VALUES (?, ?, ?, ?)
            ON CONFLICT (name) DO UPDATE
-           SET key_hash = excluded.key_hash, created_at_ms = excluded.created_at_ms, revoked_at_ms = NULL
+           SET key_hash = excluded.key_hash, created_at_ms = excluded.created_at_ms, revoked_at_ms = NULL,
+             address = coalesce(excluded.address, operators.address)
            WHERE operators.revoked_at_ms IS NOT NULL""",
-        (check_name(name), _hash(key), now_ms),
+        (check_name(name), _hash(key), now_ms, None if address is None else address.raw),
     )
     if not added:
         raise ValueError(f"{name} already has a key; revoke it first, or choose another name")
@@ -117,8 +126,8 @@ async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
 
 async def fetch_all(database: Database) -> list[Operator]:
     """All operators, also revoked ones, sorted by name."""
-    rows = await database.fetch("SELECT name, created_at_ms, revoked_at_ms FROM operators ORDER BY name")
-    return [Operator(*row) for row in rows]
+    rows = await database.fetch("SELECT name, created_at_ms, revoked_at_ms, address FROM operators ORDER BY name")
+    return [Operator(name, since, until, _address_of(raw)) for name, since, until, raw in rows]
 
 
 async def enter(tx: Transaction, operator: str, action: str, intent_hash: bytes, now_ms: int) -> None:
@@ -159,13 +168,18 @@ async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tupl
     return [(at_ms, action.removeprefix(MOVE)) for at_ms, action in rows]
 
 
-async def _operator_of(database: Database, key: str) -> str | None:
+async def _operator_of(database: Database, key: str) -> tuple[str, Address | None] | None:
+    """The name and the address of the operator with this key."""
     if not _KEY.fullmatch(key):
         return None
     row = await database.fetch_one(
-        "SELECT name FROM operators WHERE key_hash = ? AND revoked_at_ms IS NULL", (_hash(key),)
+        "SELECT name, address FROM operators WHERE key_hash = ? AND revoked_at_ms IS NULL", (_hash(key),)
     )
-    return row[0] if row else None
+    return (row[0], _address_of(row[1])) if row else None
+
+
+def _address_of(raw: bytes | None) -> Address | None:
+    return None if raw is None else Address.from_raw(raw)
 
 
 def _hash(key: str) -> bytes:

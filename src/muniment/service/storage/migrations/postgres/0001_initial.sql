@@ -256,12 +256,14 @@ CREATE TABLE imports (
   updated_at_ms bigint NOT NULL
 );
 
--- Those who may write intents. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be undone.
+-- Those who may write intents and runs. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be
+-- undone. `address` names the operator publicly, in the runs that it records.
 CREATE TABLE operators (
   name text PRIMARY KEY,
   key_hash bytea NOT NULL UNIQUE CHECK (length(key_hash) = 32),
   created_at_ms bigint NOT NULL,
-  revoked_at_ms bigint
+  revoked_at_ms bigint,
+  address bytea CHECK (length(address) = 20)
 );
 
 -- Who wrote what, in the order of commits.

@@ -242,12 +242,14 @@ CREATE TABLE imports (
   updated_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Those who may write intents. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be undone.
+-- Those who may write intents and runs. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be
+-- undone. `address` names the operator publicly, in the runs that it records.
 CREATE TABLE operators (
   name TEXT NOT NULL PRIMARY KEY,
   key_hash BLOB NOT NULL UNIQUE CHECK (length(key_hash) = 32),
   created_at_ms INTEGER NOT NULL,
-  revoked_at_ms INTEGER
+  revoked_at_ms INTEGER,
+  address BLOB CHECK (length(address) = 20)
 ) STRICT, WITHOUT ROWID;
 
 -- Who wrote what, in the order of commits.
