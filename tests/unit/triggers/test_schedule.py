@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from counted_calls import calls_within
+from counted_calls import calls_within, counted_calls
 from muniment.protocol.errors import InvalidConfig
-from muniment.protocol.triggers.schedule import CRON_LENGTH_MAX, check_cron, check_delta, next_runs
+from muniment.protocol.triggers.schedule import (
+    CRON_LENGTH_MAX,
+    check_cron,
+    check_delta,
+    count_runs,
+    last_run,
+    next_runs,
+)
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors/cron/cron-parser.json").read_text())
 DAY_MS = 86_400_000
@@ -136,6 +143,40 @@ def test_any_text_is_refused_or_runs_within_eight_years(text: str) -> None:
     else:
         [run] = next_runs(text, NOVEMBER_2026, 1)
         assert NOVEMBER_2026 < run <= NOVEMBER_2026 + (8 * 365 + 2) * DAY_MS
+
+
+SCHEDULES = [
+    case["expression"] for case in VECTORS["cases"] if "runs" in case and accepted(case["expression"])
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(SCHEDULES),
+    st.integers(0, 4_102_444_800_000),
+    st.integers(0, 40 * 86_400_000) | st.integers(0, 600_000),
+)
+def test_runs_looking_back_are_the_runs_looking_forward(text: str, start_ms: int, length_ms: int) -> None:
+    forward = next_runs(text, start_ms, 12, start_ms + length_ms)
+    if len(forward) < 12:
+        assert count_runs(text, start_ms, start_ms + length_ms) == len(forward)
+        newest = last_run(text, start_ms + length_ms)
+        assert newest == forward[-1] if forward else newest is None or newest <= start_ms
+    for index, run in enumerate(forward):
+        assert last_run(text, run) == run
+        assert count_runs(text, start_ms, run) == index + 1
+        assert last_run(text, run - 1) == (forward[index - 1] if index else last_run(text, start_ms))
+
+
+def test_the_runs_of_years_are_counted_by_days() -> None:
+    year_ms = 365 * DAY_MS
+    assert count_runs("* * * * *", 0, year_ms) == 365 * 1_440
+    with counted_calls() as calls:
+        count_runs("* * * * *", 0, year_ms)
+    assert calls.count < 365 * 100
+    assert count_runs("* * * * *", year_ms, year_ms) == count_runs("* * * * *", year_ms, 0) == 0
+    assert last_run("0 0 1 1 *", DAY_MS) == 0
+    assert last_run("0 0 2 1 *", DAY_MS - 1) is None
 
 
 @pytest.mark.parametrize(

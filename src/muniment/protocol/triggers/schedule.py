@@ -10,6 +10,7 @@ another way (`*/2` in a day field joins day-of-month and weekday by AND, `3-3/2`
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -26,6 +27,8 @@ _SCHEDULES_KEPT: Final = 1_024
 DELTA_SECONDS_MAX: Final = 52 * 7 * 86_400
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
 _MONTHS: Final = {
     name: i
     for i, name in enumerate(["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"], 1)
@@ -88,6 +91,45 @@ def next_runs(text: str, after_ms: int, count: int, end_ms: int = 0) -> list[int
     except (OverflowError, ValueError):  # past the year 9999, as far as datetime goes
         return runs
     return runs
+
+
+def last_run(text: str, at_ms: int) -> int | None:
+    """The newest run at or before `at_ms`, in milliseconds since 1970 (UTC). Raises `InvalidConfig`.
+
+    None: there is none since 1970.
+    """
+    # The walk begins strictly before its start, and runs are whole minutes.
+    start = _EPOCH + timedelta(minutes=at_ms // _MINUTE_MS + 1)
+    try:
+        run_ms = (next(CronSim(_plain(text), start, reverse=True)) - _EPOCH) // timedelta(milliseconds=1)
+    except (OverflowError, ValueError, StopIteration):  # past the year 9999, as far as datetime goes, or 50 years back
+        return None
+    return run_ms if run_ms >= 0 else None
+
+
+def count_runs(text: str, after_ms: int, until_ms: int) -> int:
+    """The number of runs after `after_ms`, and up to `until_ms` included. Raises `InvalidConfig`.
+
+    It walks the days and not the runs, since a schedule has the same times on each of its days (UTC).
+    """
+    if until_ms <= after_ms:
+        return 0
+    minute, hour, *days = _plain(text).split(" ")
+    minutes, hours = _numbers(minute, 60), _numbers(hour, 24)
+    times = sorted(each_hour * 60 + each for each_hour in hours for each in minutes)
+    first, last = after_ms // _DAY_MS, until_ms // _DAY_MS
+    count = 0
+    for midnight_ms in next_runs(" ".join(["0", "0", *days]), first * _DAY_MS - 1, last - first + 1, until_ms):
+        day = midnight_ms // _DAY_MS
+        since = bisect_right(times, after_ms % _DAY_MS // _MINUTE_MS) if day == first else 0
+        up_to = bisect_right(times, until_ms % _DAY_MS // _MINUTE_MS) if day == last else len(times)
+        count += up_to - since
+    return count
+
+
+def _numbers(field: str, count: int) -> list[int]:
+    """The values of a plain field that has `count` possible ones from 0."""
+    return [*range(count)] if field == "*" else [int(each) for each in field.split(",")]
 
 
 def check_delta(text: str) -> int:
