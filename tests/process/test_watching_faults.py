@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.operate.watch.nodes import WatchLimits
+from muniment.operate.watch.limits import WatchLimits
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import (

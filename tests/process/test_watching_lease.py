@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
+from muniment.chains.nodes import Nodes
 from muniment.operate.watch.follower import Follower
-from muniment.operate.watch.nodes import Nodes
 from muniment.operate.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.hashes import intent_hash

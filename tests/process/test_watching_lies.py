@@ -12,7 +12,8 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from lying_node import Json, Open, World, liar, lie, opened
-from muniment.operate.watch.nodes import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS, WATCH_LIMITS, WatchLimits
+from muniment.chains.nodes import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
+from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.operate.watch.watcher import Start
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.operate.watch.nodes import Nodes, WatchLimits
+from muniment.chains.nodes import Nodes
+from muniment.operate.watch.limits import WatchLimits
 from muniment.operate.watch.reading import Receipts
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
@@ -184,10 +185,9 @@ async def test_a_receipt_that_was_not_stored_is_asked_for_again_before_the_next(
     for number, each in enumerate(named):
         await watched.record(intent_body(settler, number, status="succeeded", transactionHash=each))
     chain = watched.context.chains[CHAIN_ID]
-    nodes = Nodes(
-        watched.context.outgoing, chain, now_s=lambda: 1.0, chance=lambda: 0.5, limits=WatchLimits(intents_per_step=2)
-    )
-    asking = Receipts(nodes=nodes, settler=settler, database=watched.context.database)
+    limits = WatchLimits(intents_per_step=2)
+    nodes = Nodes(watched.context.outgoing, chain, now_s=lambda: 1.0, chance=lambda: 0.5)
+    asking = Receipts(nodes=nodes, settler=settler, database=watched.context.database, limits=limits)
     await asking.ask(nodes.nodes[0], 0)
     for _ in range(2):
         await asking.ask(nodes.nodes[0], 0)

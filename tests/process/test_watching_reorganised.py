@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
-from muniment.operate.watch.nodes import WATCH_LIMITS, WatchLimits
+from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.protocol.evm.address import Address
 from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from chain import LocalChain
+from muniment.chains.nodes import Nodes
 from muniment.operate.watch.follower import Follower, Step
-from muniment.operate.watch.nodes import WATCH_LIMITS, Nodes, WatchLimits
+from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.operate.watch.progress import take_lease
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
@@ -70,7 +71,7 @@ class World:
         self.followers = [
             Follower(
                 nodes=found, confirmations=0, database=context.database, holder="tests",
-                now_ms=lambda: time.time_ns() // 1_000_000, grace_s=GRACE_S,
+                now_ms=lambda: time.time_ns() // 1_000_000, grace_s=GRACE_S, limits=self.watched.limits,
             )
         ]  # fmt: skip
 

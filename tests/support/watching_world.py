@@ -16,7 +16,7 @@ import intent_bodies
 from chain import LocalChain
 from muniment.operate.watch.events import TOPICS, event_in
 from muniment.operate.watch.follower import Step
-from muniment.operate.watch.nodes import WATCH_LIMITS, WatchLimits
+from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.operate.watch.watcher import Start, Watcher
 from muniment.protocol.evm.address import Address
 from muniment.protocol.forms import decode_record

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muniment.operate.watch.events import SettlerEvent
-from muniment.operate.watch.nodes import Block, pieces
+from muniment.chains.nodes import Block
+from muniment.operate.watch.events import SettlerEvent, pieces
 from muniment.protocol.evm.address import Address
 
 SETTLER = Address.parse("0x" + "77" * 20)

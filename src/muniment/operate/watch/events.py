@@ -7,11 +7,13 @@ of the second holds the hash. See packages/evm/contracts/Settler.sol of mimic-pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, ValidationError, convert
 
+from muniment.chains.nodes import Block
 from muniment.protocol.evm.abi import ADDRESS, BYTES, BYTES32, UINT8, UINT256, ListOf, TupleOf, decode
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
@@ -141,3 +143,18 @@ def _intent(log: _Log) -> tuple[Kind, bytes] | None:
 def _number(quantity: str) -> int | None:
     number = quantity_of(quantity)
     return number if number is not None and number <= _NUMBER_MAX else None
+
+
+def pieces(events: Sequence[SettlerEvent], last: Block, facts_max: int) -> Iterator[tuple[list[SettlerEvent], Block]]:
+    """The events of a range in pieces of about `facts_max`, each with the last block that it completes.
+
+    Each piece is stored in a transaction of its own. No block is split, so that progress can be stored with each piece.
+    `last` is the last block of the range.
+    """
+    piece: list[SettlerEvent] = []
+    for event in sorted(events, key=lambda event: (event.block_number, event.log_index)):
+        if len(piece) >= facts_max and event.block_number > piece[-1].block_number:
+            yield piece, Block(piece[-1].block_number, piece[-1].block_hash)
+            piece = []
+        piece.append(event)
+    yield piece, last

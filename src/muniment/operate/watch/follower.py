@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from muniment.operate.watch.events import SettlerEvent
-from muniment.operate.watch.nodes import BEHIND, BLOCKS_PER_SECOND, CALLS_MAX, Block, Heads, Look, Node, Nodes, pieces
+from muniment.chains.nodes import BEHIND, BLOCKS_PER_SECOND, CALLS_MAX, Block, Heads, Look, Node, Nodes
+from muniment.operate.watch.events import SettlerEvent, pieces
+from muniment.operate.watch.limits import WATCH_LIMITS
 from muniment.operate.watch.progress import (
     Followed,
     RolledBack,
@@ -35,7 +36,7 @@ from muniment.service.resources.intents.chain_facts import (
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
-    from muniment.operate.watch.nodes import WatchLimits
+    from muniment.operate.watch.limits import WatchLimits
     from muniment.protocol.evm.address import Address
     from muniment.service.storage.database import Database, Transaction, Work
 
@@ -77,6 +78,7 @@ class Follower:
     holder: str
     now_ms: Callable[[], int]
     grace_s: int
+    limits: WatchLimits = WATCH_LIMITS
     _followed: Followed | None = None
     _began_s: float | None = None
     _heads: Heads = field(init=False)
@@ -88,7 +90,8 @@ class Follower:
         """Begin without knowledge of the head and the receipts."""
         self._heads = Heads(nodes=self.nodes, now_ms=self.now_ms)
         self._receipts = [
-            Receipts(nodes=self.nodes, settler=settler, database=self.database) for settler in self.settlers
+            Receipts(nodes=self.nodes, settler=settler, database=self.database, limits=self.limits)
+            for settler in self.settlers
         ]
 
     @property
@@ -154,10 +157,6 @@ class Follower:
         return self.nodes.chain.id
 
     @property
-    def _limits(self) -> WatchLimits:
-        return self.nodes.limits
-
-    @property
     def _moment(self) -> Moment:
         return Moment(self.now_ms(), self.grace_s)
 
@@ -207,7 +206,7 @@ class Follower:
         if found is None:
             return Step(self._chain_id, first, head)
         intents = 0
-        for piece, reached in pieces(found.events, found.last, self._limits.facts_per_write):
+        for piece, reached in pieces(found.events, found.last, self.limits.facts_per_write):
             blocks = [*(found.marks if reached == found.last else ()), reached]
             intents += await self._store(piece, replace(followed, next_block=first), blocks)
             first = reached.number + 1
@@ -220,7 +219,7 @@ class Follower:
 
         async def work(tx: Transaction) -> int:
             await insert_facts(tx, (_fact(self._chain_id, event) for event in events))
-            await advance(tx, self._chain_id, followed.settlers, first, blocks, self._limits)
+            await advance(tx, self._chain_id, followed.settlers, first, blocks, self.limits)
             return await apply_to_subjects(tx, [event.subject for event in events], self._moment)
 
         intents = await self._write(work)
@@ -252,14 +251,14 @@ class Follower:
         return facts, intents
 
     async def _remove(self, tx: Transaction, down_to: int, lost: str) -> tuple[RolledBack, int]:
-        facts_max = self._limits.facts_per_write
+        facts_max = self.limits.facts_per_write
         piece = await roll_back(tx, self._chain_id, down_to, facts_max, lambda subjects: lock_subjects(tx, subjects))
         return piece, await apply_to_subjects(tx, piece.subjects, self._moment, lost=lost)
 
     async def _ask_for_receipts(self, node: Node, followed: int) -> tuple[int, int]:
         """Ask for receipts of named transactions; returns the numbers of failed transactions and of their intents."""
         failed = intents = 0
-        facts_max = self._limits.facts_per_write
+        facts_max = self.limits.facts_per_write
         for receipts in self._receipts:
             found = await receipts.ask(node, followed)
             for at in range(0, len(found), facts_max):

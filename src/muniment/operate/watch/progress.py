@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from muniment.operate.watch.nodes import Block
+from muniment.chains.nodes import Block
 from muniment.service.storage.leases import Lease, LeaseLostError
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
-    from muniment.operate.watch.nodes import WatchLimits
+    from muniment.operate.watch.limits import WatchLimits
     from muniment.protocol.evm.address import Address
     from muniment.service.storage.database import Transaction
 

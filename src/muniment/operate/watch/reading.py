@@ -6,21 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, cast
 
+from muniment.chains.nodes import BEHIND, Block, blocks_of, may_be_size
 from muniment.chains.rpc import Call, Failed
 from muniment.operate.watch.events import TOPICS, SettlerEvent, event_in
-from muniment.operate.watch.nodes import BEHIND, WATCH_LIMITS, Block, blocks_of, may_be_size, receipt_in
+from muniment.operate.watch.limits import WATCH_LIMITS
 from muniment.outgoing import Unreachable
+from muniment.protocol.evm.hex import data_of, quantity_of
 from muniment.protocol.intents.types import Generation
 from muniment.service.resources.intents.chain_facts import RECEIPT_INDEX, Fact
 from muniment.service.storage.sql import number_text, placeholders
 
 if TYPE_CHECKING:
-    from muniment.operate.watch.nodes import Node, Nodes
+    from muniment.chains.nodes import Node, Nodes
+    from muniment.operate.watch.limits import WatchLimits
     from muniment.protocol.evm.address import Address
+    from muniment.protocol.intents.lifecycle import Outcome
     from muniment.service.storage.database import Database
 
 # Depths below the head at which blocks are kept, besides the last block of each range, so that a short reorganisation
 # takes back few facts.
+_HASH_BYTES: Final = 32
 _MARKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # The pause after a round of claimed successes. They may be many, and their answers hardly change: they are the intents
 # that operators report as succeeded, but that were carried out before the first followed block.
@@ -130,6 +135,7 @@ class Receipts:
     nodes: Nodes
     settler: Address
     database: Database
+    limits: WatchLimits = WATCH_LIMITS
     _rounds: list[_Round] = field(default_factory=_rounds)
     _under_way: list[tuple[_Round, Transactions]] = field(default_factory=list[tuple[_Round, Transactions]])
 
@@ -144,7 +150,7 @@ class Receipts:
         The caller stores them and then calls `kept`; otherwise the next call asks for the same transactions again.
         """
         due = [each for each in self._rounds if each.begins_s <= self.nodes.now_s()]
-        settler, count = self.settler.raw, self.nodes.limits.intents_per_step
+        settler, count = self.settler.raw, self.limits.intents_per_step
         parts = [await named_transactions(self.database, settler, each.kind, each.after_seq, count) for each in due]
         self._under_way = list(zip(due, parts, strict=True))
         return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
@@ -194,3 +200,26 @@ async def named_transactions(
         (*seqs * 2, RECEIPT_INDEX),
     )
     return Transactions([name for (name,) in named], seqs[-1] if len(seqs) == count else None)
+
+
+def receipt_in(answer: object, transaction_hash: bytes, followed: int) -> tuple[Block, Outcome] | None:
+    """The block and the outcome of a transaction, in an answer to `eth_getTransactionReceipt`.
+
+    None: the transaction is not mined or was dropped, its block is above `followed`, or the answer is an error or has
+    no status. Raises `Unreachable` for an answer that is not its receipt.
+    """
+    if answer is None or isinstance(answer, Failed):
+        return None
+    receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    number, block_hash = quantity_of(receipt.get("blockNumber")), data_of(receipt.get("blockHash"))
+    if (
+        number is None
+        or block_hash is None
+        or len(block_hash) != _HASH_BYTES
+        or data_of(receipt.get("transactionHash")) != transaction_hash
+    ):
+        raise Unreachable("garbage", "no receipt")
+    status = quantity_of(receipt.get("status"))
+    if number > followed or status not in {0, 1}:
+        return None
+    return Block(number, block_hash), "succeeded" if status else "failed"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from muniment.chains.nodes import Nodes
 from muniment.operate.watch.follower import Follower, Step
-from muniment.operate.watch.nodes import WATCH_LIMITS, Nodes, WatchLimits
+from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.operate.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 from muniment.outgoing import Unreachable
 from muniment.protocol.errors import Refusal
@@ -178,6 +179,7 @@ class Watcher:
             holder=holder,
             now_ms=context.now_ms,
             grace_s=context.settings.settlement_grace_s,
+            limits=self.limits,
         )
 
     def _report(self, step: Step) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -14,9 +14,7 @@ from muniment.protocol.evm.hex import data_of, quantity_of
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
-    from muniment.operate.watch.events import SettlerEvent
     from muniment.protocol.evm.address import Address
-    from muniment.protocol.intents.lifecycle import Outcome
 
 _HASH_BYTES: Final = 32
 # Most public nodes allow this range; hosted nodes document 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
@@ -32,7 +30,7 @@ BEHIND: Final = "behind"
 BLOCK_MAX: Final = 2**53 - 1
 # The growth of a trusted head. No chain of the catalogue makes more than 4 blocks a second (Arbitrum One).
 BLOCKS_PER_SECOND: Final = 100
-# Additional growth in each step, so that a stopped clock does not stop the watcher.
+# Additional growth in each step, so that a stopped clock does not stop its follower.
 BLOCKS_PER_STEP: Final = 100
 # The pause between two requests for the head of another node; many ranges may be read in that time.
 _HEAD_FRESH_SECONDS: Final = 2.0
@@ -43,8 +41,8 @@ STILL_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchLimits:
-    """Limits of a watcher. Times are seconds."""
+class NodeLimits:
+    """Limits of requests to nodes. Times are seconds."""
 
     # A node that fails rests for 1, 2, 4 … 60 seconds: an outage of minutes costs a request a minute.
     rest_seconds_first: float = 1.0
@@ -56,18 +54,9 @@ class WatchLimits:
     behind_seconds: float = 180.0
     # A node that fails for this long counts as behind, so that the others are trusted.
     silent_seconds: float = 1_800.0
-    # Facts in one transaction. Each may touch an intent, which takes the writer about a millisecond.
-    facts_per_write: int = 500
-    # Intents of each kind whose receipts are asked for in one step.
-    intents_per_step: int = 100
-    # The hash of at least one block of each range is kept, so these reach back at least as many blocks. No chain of the
-    # catalogue has taken back 200.
-    blocks_kept: int = 1_000
-    # Of older hashes the first in each run of this many blocks stays: a chain is read again from there if a node lied.
-    blocks_between: int = 100_000
 
 
-WATCH_LIMITS: Final = WatchLimits()
+NODE_LIMITS: Final = NodeLimits()
 
 
 @dataclass(slots=True)
@@ -127,7 +116,7 @@ class Nodes:
     chain: Chain
     now_s: Callable[[], float]
     chance: Callable[[], float]
-    limits: WatchLimits = WATCH_LIMITS
+    limits: NodeLimits = NODE_LIMITS
     nodes: list[Node] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -226,7 +215,7 @@ class _OtherHead:
 
 @dataclass(slots=True, kw_only=True)
 class Heads:
-    """The head of a chain that the watcher trusts: no single lying or mistaken node can lead it far away."""
+    """The head of a chain that a follower trusts: no single lying or mistaken node can lead it far away."""
 
     nodes: Nodes
     now_ms: Callable[[], int]
@@ -342,41 +331,3 @@ def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last
         if not fits or number is None or block_hash is None or blocks.setdefault(number, block_hash) != block_hash:
             raise Unreachable("garbage", "a log that was not asked for")
     return blocks
-
-
-def pieces(events: Sequence[SettlerEvent], last: Block, facts_max: int) -> Iterator[tuple[list[SettlerEvent], Block]]:
-    """The events of a range in pieces of about `facts_max`, each with the last block that it completes.
-
-    Each piece is stored in a transaction of its own. No block is split, so that progress can be stored with each piece.
-    `last` is the last block of the range.
-    """
-    piece: list[SettlerEvent] = []
-    for event in sorted(events, key=lambda event: (event.block_number, event.log_index)):
-        if len(piece) >= facts_max and event.block_number > piece[-1].block_number:
-            yield piece, Block(piece[-1].block_number, piece[-1].block_hash)
-            piece = []
-        piece.append(event)
-    yield piece, last
-
-
-def receipt_in(answer: object, transaction_hash: bytes, followed: int) -> tuple[Block, Outcome] | None:
-    """The block and the outcome of a transaction, in an answer to `eth_getTransactionReceipt`.
-
-    None: the transaction is not mined or was dropped, its block is above `followed`, or the answer is an error or has
-    no status. Raises `Unreachable` for an answer that is not its receipt.
-    """
-    if answer is None or isinstance(answer, Failed):
-        return None
-    receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-    number, block_hash = quantity_of(receipt.get("blockNumber")), data_of(receipt.get("blockHash"))
-    if (
-        number is None
-        or block_hash is None
-        or len(block_hash) != _HASH_BYTES
-        or data_of(receipt.get("transactionHash")) != transaction_hash
-    ):
-        raise Unreachable("garbage", "no receipt")
-    status = quantity_of(receipt.get("status"))
-    if number > followed or status not in {0, 1}:
-        return None
-    return Block(number, block_hash), "succeeded" if status else "failed"

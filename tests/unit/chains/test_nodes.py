@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from muniment.chains.catalogue import Chain
-from muniment.operate.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, WATCH_LIMITS, Nodes, Span
+from muniment.chains.nodes import BLOCKS_FIRST, BLOCKS_MAX, NODE_LIMITS, Nodes, Span
 from muniment.outgoing import Outgoing
 
 
@@ -66,7 +66,7 @@ async def test_a_node_that_fails_rests_twice_as_long_each_time_up_to_a_minute(no
         nodes.failed(nodes.nodes[0], "timeout")
         rests.append(nodes.nodes[0].rests_until_s - 1_000)
     assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert max(rests) == WATCH_LIMITS.rest_seconds_max
+    assert max(rests) == NODE_LIMITS.rest_seconds_max
 
 
 async def test_chance_halves_a_rest_at_most(nodes: Nodes) -> None:
