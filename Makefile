@@ -49,7 +49,7 @@ QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd
 TEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((2 * (cores < 8 ? cores : 8))))
 
 npm: $(VENV)/dev
-	@for folder in tests/e2e tests/e2e/vendored tests/e2e/axe; do \
+	@for folder in tests/e2e tests/e2e/vendored tests/e2e/axe tests/e2e/functions; do \
 	  $(VENV)/bin/python tests/e2e/install.py $$folder || exit 1; done
 
 # What decides whether a change is right: no verdict depends on how fast the machine is.

@@ -1,0 +1,14 @@
+// Sends a transfer of tokens at every run.
+
+import { info, transfer } from "./host"
+
+@external("index", "input.chainId") declare const chainId: u32
+@external("index", "input.token") declare var token: string | null
+@external("index", "input.amount") declare var amount: string | null
+@external("index", "input.recipient") declare var recipient: string | null
+@external("index", "input.fee") declare var fee: string | null
+
+export function main(): void {
+  transfer(chainId, token!, amount!, recipient!, fee!)
+  info(`${amount!} of ${token!} for ${recipient!}`)
+}

@@ -1,0 +1,89 @@
+"""The sample functions of `tests/e2e/functions`, as their compiled files are kept in `tests/vectors/guest`.
+
+Run as a program, it compiles them again and replaces the kept files; it needs Node.js.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from builders import Bundle
+
+Generation = Literal["B", "C"]
+
+SOURCES: Final = Path(__file__).parents[1] / "e2e" / "functions"
+_KEPT: Final = Path(__file__).parents[1] / "vectors" / "guest"
+# Only ends a compiler that hangs.
+_SECONDS_MAX: Final = 900
+# What the compiled file says of itself, as the tools of the field write it.
+_RUNNER_TARGETS: Final[Mapping[Generation, str]] = {"B": "0.0.1", "C": "0.1.0"}
+_SECTION: Final = "mimic-metadata"
+
+_TRANSFER: Final = {
+    "chainId": "uint32", "token": "address", "amount": "uint256", "recipient": "address", "fee": "uint256",
+}  # fmt: skip
+# The inputs of each function, by the name of its source.
+INPUTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "nothing": {},
+    "transfer": _TRANSFER,
+}
+GENERATIONS: Final[tuple[Generation, ...]] = ("B", "C")
+
+
+def kept(name: str, generation: Generation = "B") -> bytes:
+    """The compiled function that is kept."""
+    return _file(name, generation).read_bytes()
+
+
+def bundle(name: str, generation: Generation = "B", *, version: str = "1.0.0") -> Bundle:
+    """The function with a manifest that names its inputs."""
+    wasm = kept(name, generation)
+    return Bundle(name=f"{name} {generation}", version=version, inputs={**INPUTS[name]}, wasm=wasm)
+
+
+def compiled(folder: Path) -> dict[tuple[str, Generation], bytes]:
+    """All functions as the compiler makes them now. `folder` is for its files."""
+    wanted = [(name, generation) for name in INPUTS for generation in GENERATIONS]
+    numbers = {generation: 1 + at for at, generation in enumerate(GENERATIONS)}
+    names = [f"{name}:{numbers[generation]}" for name, generation in wanted]
+    command = [shutil.which("node") or "node", "compile.mjs", str(folder), *names]
+    done = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return {
+        (name, generation): (folder / f"{name}.{numbers[generation]}.wasm").read_bytes()
+        + metadata_section({"runnerTarget": _RUNNER_TARGETS[generation]})
+        for name, generation in wanted
+    }
+
+
+def metadata_section(members: Mapping[str, str]) -> bytes:
+    """The custom section with the metadata (WebAssembly core specification 2.0, section 5.5.3)."""
+    content = _sized(_SECTION.encode()) + json.dumps(members, separators=(",", ":")).encode()
+    return b"\0" + _sized(content)
+
+
+def _sized(data: bytes) -> bytes:
+    assert len(data) < 0x80, "a length of one byte of LEB128"
+    return bytes([len(data)]) + data
+
+
+def _file(name: str, generation: Generation) -> Path:
+    return _KEPT / f"{name}.{generation.lower()}.wasm"
+
+
+def main(folder: Path) -> None:
+    """Replace the kept files."""
+    _KEPT.mkdir(exist_ok=True)
+    for (name, generation), wasm in compiled(folder).items():
+        _file(name, generation).write_bytes(wasm)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
