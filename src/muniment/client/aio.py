@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import httpx2
 
 from muniment.client.drivers import Awaiting, OnProgress
-from muniment.client.flows import following, functions, intents, login, triggers
+from muniment.client.flows import following, functions, intents, login, runs, triggers
 from muniment.client.flows.functions import Bundle
 from muniment.client.flows.log import following as log_following, parts, proving
 from muniment.client.flows.session import checked_url, session_of, without_none
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         LogLevel,
         Move,
     )
+    from muniment.protocol.runs.types import NewRun, Run, RunResult
     from muniment.protocol.triggers.types import Preview, RecordedDeactivation, Trigger
     from muniment.protocol.users.types import Profile
 
@@ -54,7 +55,7 @@ T = TypeVar("T")
 
 
 class AsyncPages(Generic[T]):
-    """The records of a listing, the oldest first; `pages` has them page by page, each with its cursor."""
+    """The records of a listing in its order; `pages` has them page by page, each with its cursor."""
 
     def __init__(self, driver: Awaiting, read: Callable[[str | None], Flow[Page[T]]]) -> None:
         self._driver = driver
@@ -262,6 +263,51 @@ class AsyncIntents(Operations):
         return await self._driver.run(intents.move(self._session, hash, change))
 
 
+class AsyncRuns(Operations):
+    """Runs of triggers; an operator records them."""
+
+    async def get(self, hash: str) -> Run:
+        """A run, with all that it read. Raises `ExecutionNotFound`."""
+        return await self._driver.run(runs.get(self._session, hash))
+
+    def list(
+        self,
+        *,
+        trigger_sig: str | None = None,
+        relayer: str | None = None,
+        result: RunResult | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> AsyncPages[Run]:
+        """Runs, `limit` in a page, without their inputs; times are in milliseconds since 1970.
+
+        A forged one is raised, or given to `on_forged` and left out.
+        """
+        filters = without_none({
+            "triggerSig": trigger_sig, "relayer": relayer, "result": result, "createdAfter": created_after,
+            "createdBefore": created_before,
+        })  # fmt: skip
+        sort = -1 if newest_first else 1
+        return AsyncPages(self._driver, lambda cursor: runs.page(
+            self._session, cursor, filters, sort, limit, on_forged
+        ))  # fmt: skip
+
+    async def latest(self, sigs: Iterable[str]) -> dict[str, Run]:
+        """The newest run of each of these triggers, by signature; triggers without a run are left out."""
+        return await self._driver.run(runs.latest(self._session, [*sigs]))
+
+    async def record(self, run: NewRun) -> Run:
+        """Record a run; its hash is computed here. A note is answered with the verdict, where there is one."""
+        return await self._driver.run(runs.record(self._session, run))
+
+    async def orphan(self, hash: str, chain_id: int, block_hash: str) -> Run:
+        """Say that the block of the event that made a run due is not canonical any more."""
+        return await self._driver.run(runs.orphan(self._session, hash, chain_id, block_hash))
+
+
 class AsyncAccount(Operations):
     """The signer's account."""
 
@@ -349,7 +395,7 @@ class AsyncLog(Operations):
 class AsyncRegistry:
     """A registry at `url`, with awaitable calls. Use it in `async with`, which closes its connections.
 
-    `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents;
+    `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents and runs;
     `token` is from an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps chain ids
     to settlement contracts. With `verify`, every provable fact of an answer is checked; a false one raises `Forged`.
     `progress` is called during long transfers: "upload" or "download", bytes done, bytes in total or 0.
@@ -386,6 +432,7 @@ class AsyncRegistry:
         self.functions = AsyncFunctions(driver, session)
         self.triggers = AsyncTriggers(driver, session)
         self.intents = AsyncIntents(driver, session)
+        self.runs = AsyncRuns(driver, session)
         self.account = AsyncAccount(driver, session)
         self.events = AsyncEvents(driver, session)
         self.log = AsyncLog(driver, session)

@@ -10,6 +10,8 @@ import io
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
+
 from muniment.client.failures import Forged
 from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.signature import is_by
@@ -18,6 +20,8 @@ from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlem
 from muniment.protocol.ipfs.car import read_car
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.ipfs.dag import open_file
+from muniment.protocol.runs.hashes import evidence, execution_hash
+from muniment.protocol.runs.payloads import read_payload
 from muniment.protocol.triggers.rules import consent, deactivation_form, end_date_ms
 from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.triggers.types import Values
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from muniment.protocol.functions.rules import Manifest
     from muniment.protocol.intents.types import AnyIntent, AnyProposal
     from muniment.protocol.ipfs.block import GetBlock
+    from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import DeactivationForm, Trigger
 
 # A few blocks can be a file of exabytes, in which one of them is repeated. Registries take modules of 16 MiB.
@@ -95,6 +100,35 @@ def check_proposal_hash(proposal: AnyProposal, intent: bytes) -> bytes:
     if proposal.hash.raw != computed:
         raise Forged(f"proposal {proposal.hash} does not match its hash")
     return computed
+
+
+def check_run(run: Run) -> None:
+    """Check the hash of a run: over its trigger, what made it due, its result, and the hashes of its intents.
+
+    Where the time made it due, its timestamp is checked too. Its reason, fuel, logs, records and counts are claims.
+    """
+    hashes = [each.hash.raw for each in run.outputs]
+    computed = execution_hash(run.trigger_sig, run.trigger_type, run.trigger_data.raw, run.result, hashes)
+    if run.hash.raw != computed:
+        raise Forged(f"run {run.hash} does not match its hash")
+    try:
+        due = read_payload(run.trigger_type, run.trigger_data.raw)
+    except ValueError as error:
+        raise Forged(f"run {run.hash} has a payload that no trigger of its type has: {error}") from error
+    if isinstance(due, int) and run.timestamp != due:
+        raise Forged(f"run {run.hash} has another timestamp than the time that made it due")
+
+
+def check_evidence(run: Run) -> None:
+    """Check that the relayer of a whole run recorded the evidence for what the run shows: context, inputs and blocks.
+
+    That the answers among the inputs are true is a claim: `muniment runs verify` asks nodes.
+    """
+    if run.inputs is UNSET or run.context is UNSET:
+        raise Forged(f"run {run.hash} is shown without its inputs or its context")
+    computed = evidence(run.context, run.inputs, run.blocks)
+    if not any(each.evidence.raw == computed for each in run.records if each.relayer == run.relayer):
+        raise Forged(f"run {run.hash} shows other inputs than its relayer recorded")
 
 
 def manifest_in(car: bytes, cid: Cid) -> Manifest:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import httpx2
 
 from muniment.client.drivers import Blocking, OnProgress
-from muniment.client.flows import following, functions, intents, login, triggers
+from muniment.client.flows import following, functions, intents, login, runs, triggers
 from muniment.client.flows.functions import Bundle
 from muniment.client.flows.log import following as log_following, parts, proving
 from muniment.client.flows.session import checked_url, session_of, without_none
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         LogLevel,
         Move,
     )
+    from muniment.protocol.runs.types import NewRun, Run, RunResult
     from muniment.protocol.triggers.types import Preview, RecordedDeactivation, Trigger
     from muniment.protocol.users.types import Profile
 
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 
 class Pages(Generic[T]):
-    """The records of a listing, the oldest first; `pages` has them page by page, each with its cursor."""
+    """The records of a listing in its order; `pages` has them page by page, each with its cursor."""
 
     def __init__(self, driver: Blocking, read: Callable[[str | None], Flow[Page[T]]]) -> None:
         self._driver = driver
@@ -254,6 +255,51 @@ class Intents(Operations):
         return self._driver.run(intents.move(self._session, hash, change))
 
 
+class Runs(Operations):
+    """Runs of triggers; an operator records them."""
+
+    def get(self, hash: str) -> Run:
+        """A run, with all that it read. Raises `ExecutionNotFound`."""
+        return self._driver.run(runs.get(self._session, hash))
+
+    def list(
+        self,
+        *,
+        trigger_sig: str | None = None,
+        relayer: str | None = None,
+        result: RunResult | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> Pages[Run]:
+        """Runs, `limit` in a page, without their inputs; times are in milliseconds since 1970.
+
+        A forged one is raised, or given to `on_forged` and left out.
+        """
+        filters = without_none({
+            "triggerSig": trigger_sig, "relayer": relayer, "result": result, "createdAfter": created_after,
+            "createdBefore": created_before,
+        })  # fmt: skip
+        sort = -1 if newest_first else 1
+        return Pages(self._driver, lambda cursor: runs.page(
+            self._session, cursor, filters, sort, limit, on_forged
+        ))  # fmt: skip
+
+    def latest(self, sigs: Iterable[str]) -> dict[str, Run]:
+        """The newest run of each of these triggers, by signature; triggers without a run are left out."""
+        return self._driver.run(runs.latest(self._session, [*sigs]))
+
+    def record(self, run: NewRun) -> Run:
+        """Record a run; its hash is computed here. A note is answered with the verdict, where there is one."""
+        return self._driver.run(runs.record(self._session, run))
+
+    def orphan(self, hash: str, chain_id: int, block_hash: str) -> Run:
+        """Say that the block of the event that made a run due is not canonical any more."""
+        return self._driver.run(runs.orphan(self._session, hash, chain_id, block_hash))
+
+
 class Account(Operations):
     """The signer's account."""
 
@@ -341,7 +387,7 @@ class Log(Operations):
 class Registry:
     """A registry at `url`, with blocking calls. Use it in `with`, which closes its connections.
 
-    `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents;
+    `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents and runs;
     `token` is from an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps chain ids
     to settlement contracts. With `verify`, every provable fact of an answer is checked; a false one raises `Forged`.
     `progress` is called during long transfers: "upload" or "download", bytes done, bytes in total or 0.
@@ -378,6 +424,7 @@ class Registry:
         self.functions = Functions(driver, session)
         self.triggers = Triggers(driver, session)
         self.intents = Intents(driver, session)
+        self.runs = Runs(driver, session)
         self.account = Account(driver, session)
         self.events = Events(driver, session)
         self.log = Log(driver, session)

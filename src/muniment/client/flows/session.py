@@ -85,7 +85,7 @@ class Session:
     def operator_headers(self) -> dict[str, str]:
         """The credential of an operator. Raises `ValueError` without one."""
         if self.operator_key is None:
-            raise ValueError("operators write intents: give the client an operator_key")
+            raise ValueError("operators write intents and runs: give the client an operator_key")
         return {"x-operator-key": self.operator_key}
 
     def keep_manifest(self, cid: str, manifest: Manifest) -> None:
