@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muniment.guest import outcomes
 from muniment.protocol.runs.reasons import ALL_REASONS, REASONS, RESULT_BYTES, VERDICTS, is_verdict
 
 
@@ -11,9 +12,13 @@ def test_each_reason_belongs_to_one_result() -> None:
     assert set(REASONS) | {"intents", "nothing"} == set(RESULT_BYTES)
 
 
+def test_a_run_is_stopped_for_the_reasons_of_the_sandbox() -> None:
+    assert set(REASONS["stopped"]) == outcomes.VERDICTS | outcomes.NOTES
+
+
 def test_verdicts_follow_from_bytes_and_blocks() -> None:
     verdicts = {code for code in REASONS["stopped"] if is_verdict("stopped", code)}  # pyright: ignore[reportArgumentType]
-    assert verdicts == {"abort", "trap", "fuel", "limit", "refused", "module"}
+    assert verdicts == outcomes.VERDICTS
     assert is_verdict("intents", None)
     assert is_verdict("nothing", None)
     assert set(VERDICTS) == {"intents", "nothing", "stopped"}

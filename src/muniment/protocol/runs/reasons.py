@@ -22,8 +22,10 @@ RunResult = Annotated[
 ]
 RunReasonCode = Annotated[
     Literal[
-        "abort", "trap", "fuel", "limit", "refused", "module",
-        "time", "memory", "stack", "crashed",
+        "abort", "trap", "fuel", "refused-import", "refused-call", "bad-module", "bad-text", "bad-argument",
+        "bad-input", "limit-code", "limit-memory", "limit-host-calls", "limit-queries", "limit-answers",
+        "limit-intents", "limit-intent-bytes", "limit-log-calls", "limit-text",
+        "time", "memory", "crash",
         "gap", "overtaken", "unanswered",
         "fee-limit", "run-cap", "intent-cap", "ended", "deadline", "other-block", "not-allowed",
         "no-block", "no-answer", "nodes-differ",
@@ -43,13 +45,24 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "abort": "the function called abort",
                 "trap": "an instruction failed: a division by zero, an access outside of the memory, `unreachable`",
                 "fuel": "the function used up its fuel",
-                "limit": "a counted limit was passed: calls, queries, answers, intents",
-                "refused": "the function asked for what a run never gives: an import, a query, an operation, a form",
-                "module": "the module cannot be run: it lacks an export or is beyond a limit of modules",
+                "refused-import": "the function imports what a run does not give",
+                "refused-call": "the function called what a run does not answer",
+                "bad-module": "the module cannot be run: it is not valid, or lacks an export",
+                "bad-text": "a pointer or a length that the function passed leads to no text",
+                "bad-argument": "the function passed a value that the call does not take",
+                "bad-input": "the value of an input does not fit the type that the function imports",
+                "limit-code": "the code is larger than a run takes",
+                "limit-memory": "the function asked for more memory than a run gives",
+                "limit-host-calls": "more calls than a run has",
+                "limit-queries": "more different queries than a run has",
+                "limit-answers": "the answers together were longer than a run takes",
+                "limit-intents": "more intents than a run may send",
+                "limit-intent-bytes": "an intent was longer than a run may send",
+                "limit-log-calls": "more lines of the log than a run counts",
+                "limit-text": "a text was longer than a run takes",
                 "time": "the function used up its time",
-                "memory": "the function asked for more memory than it may have",
-                "stack": "the function used up its stack",
-                "crashed": "the process of the run ended in a way that no other reason names",
+                "memory": "the machine had no more memory for the function, or its stack was used up",
+                "crash": "the process of the run ended in a way that no other reason names",
             }
         ),
         "missed": MappingProxyType(
@@ -80,7 +93,7 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     }
 )
 # `stopped` for these reasons depends on the machine, so it is a note.
-_OF_THE_MACHINE: Final = frozenset({"time", "memory", "stack", "crashed"})
+_OF_THE_MACHINE: Final = frozenset({"time", "memory", "crash"})
 VERDICTS: Final = ("intents", "nothing", "stopped")
 ALL_REASONS: Final[tuple[str, ...]] = get_args(get_args(RunReasonCode)[0])
 

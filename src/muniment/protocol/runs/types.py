@@ -137,9 +137,9 @@ class RunAnswer(Record, frozen=True):
 
 
 class RunCall(Record, frozen=True):
-    """A call on a contract from which an answer was made."""
+    """A call from which an answer was made; without `to`, `data` is code that was run once."""
 
-    to: Address
+    to: Address | UnsetType = UNSET
     data: HexString
     block: RunBlock
     answer: HexString
