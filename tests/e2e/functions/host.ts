@@ -15,7 +15,7 @@ declare function hostEvmCall(query: string): string
 declare function hostTokenPrice(query: string): string
 
 @external("environment", "_transfer")
-declare function hostTransfer(intent: string): void
+export declare function hostTransfer(intent: string): void
 
 @external("environment", "_swap")
 declare function hostSwap(intent: string): void

@@ -1,0 +1,5 @@
+// Never ends.
+
+export function main(): void {
+  while (true) {}
+}

@@ -1,0 +1,6 @@
+// Never ends, before `main` is called.
+
+let turns = 0
+while (true) turns++
+
+export function main(): void {}

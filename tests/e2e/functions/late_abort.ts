@@ -1,0 +1,14 @@
+// Sends a good transfer, and ends the run in its last line.
+
+import { transfer } from "./host"
+
+@external("index", "input.chainId") declare const chainId: u32
+@external("index", "input.token") declare var token: string | null
+@external("index", "input.amount") declare var amount: string | null
+@external("index", "input.recipient") declare var recipient: string | null
+@external("index", "input.fee") declare var fee: string | null
+
+export function main(): void {
+  transfer(chainId, token!, amount!, recipient!, fee!)
+  throw new Error("ended in the last line")
+}
