@@ -36,6 +36,8 @@ _LONG: Final = 46
 _STATUS_COLORS: Final = {
     "active": "green", "succeeded": "green", "created": "cyan", "ended": "yellow", "expired": "yellow",
     "deactivated": "red", "failed": "red", "discarded": "red",
+    "intents": "green", "valid": "green", "pending": "cyan", "missed": "yellow", "skipped": "yellow",
+    "incomplete": "yellow", "stopped": "red", "invalid": "red",
 }  # fmt: skip
 _UNITS: Final = (("year", 31_536_000), ("month", 2_592_000), ("day", 86_400), ("hour", 3_600), ("minute", 60))
 # A bar is drawn at most this often.

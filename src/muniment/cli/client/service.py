@@ -32,6 +32,7 @@ _NEXT: Final = {
     "function-not-found": "`muniment functions list` shows the functions of this registry",
     "trigger-not-found": "`muniment triggers list` shows the triggers of this registry",
     "intent-not-found": "`muniment intents list` shows the intents of this registry",
+    "execution-not-found": "`muniment runs list` shows the runs of this registry",
     "signature-mismatch": "was it signed for this registry's protocol name? See --protocol",
     "version-taken": "use a higher version in the manifest",
     "trigger-deactivated": "its owner ended it permanently: sign a new trigger with another version",
@@ -153,7 +154,7 @@ _NO_SIGNER: Final = (
 )
 
 _NO_OPERATOR_KEY: Final = (
-    "operators write intents: set MUNIMENT_OPERATOR_KEY to the key that `muniment operators add` printed"
+    "operators write intents and runs: set MUNIMENT_OPERATOR_KEY to the key that `muniment operators add` printed"
 )
 
 

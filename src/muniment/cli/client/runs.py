@@ -1,0 +1,158 @@
+"""The commands of `muniment runs` that use a service."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from muniment.cli.client.service import opened, service_options
+from muniment.cli.output import Column, ago, counted, shape_options, short, show_all, show_one, table_options
+
+if TYPE_CHECKING:
+    from muniment.protocol.runs.types import Run, RunAnswer, RunBlock, RunInput, RunRecord
+
+_CLAIMED: Final = "(as the service says)"
+_RESULTS: Final = ("intents", "nothing", "stopped", "missed", "skipped", "incomplete")
+_TYPES: Final = ("cron", "event", "once")
+# Records of a page: what the service gives at most.
+_PAGE_MAX: Final = 100
+# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339: a trigger may start later.
+_DATED_MS_MAX: Final = 253_402_300_799_999
+# Characters of an answer; `--json` has all of them.
+_ANSWER_MAX: Final = 120
+
+
+@click.command("list")
+@click.option("--trigger", "triggers", metavar="SIG", multiple=True, help="Only those of this trigger.")
+@click.option("--latest", is_flag=True, help="Only the newest of each --trigger, which can be repeated.")
+@click.option("--relayer", metavar="ADDRESS", help="Only those that this relayer recorded.")
+@click.option("--result", type=click.Choice(_RESULTS), help="Only those with this result.")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Number of runs, the newest.")
+@service_options
+@table_options
+def list_runs(
+    *, triggers: tuple[str, ...], latest: bool, relayer: str | None, result: Any, limit: int, as_json: bool | None,
+    whole: bool, **flags: Any,
+) -> None:  # fmt: skip
+    """List runs, the newest first. The hash of each is computed again."""
+    _check_usage(triggers, latest=latest, has_filter=bool(relayer or result))
+    with opened(flags) as registry:
+        if latest:
+            found = iter(registry.runs.latest(triggers).values())
+        else:
+            found = islice(registry.runs.list(
+                trigger_sig=triggers[0] if triggers else None, relayer=relayer, result=result, newest_first=True,
+                limit=min(limit, _PAGE_MAX),
+            ), limit)  # fmt: skip
+        show_all(found, _columns(whole=whole), as_json=as_json, empty="no runs")
+
+
+@click.command("show")
+@click.argument("hash_", metavar="HASH")
+@service_options
+@shape_options
+def show_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
+    """Show a run: what came of it and why, what it read and was told, and who recorded it.
+
+    Its hash is computed again, and the evidence of its relayer. Whether the answers are true is a claim.
+    """
+    with opened(flags) as registry:
+        run = registry.runs.get(hash_)
+    show_one(run, _members(run), as_json=as_json)
+
+
+COMMANDS: Final = (list_runs, show_run)
+
+
+def _check_usage(triggers: tuple[str, ...], *, latest: bool, has_filter: bool) -> None:
+    if latest and not triggers:
+        raise click.UsageError("--latest is the newest run of each --trigger: give one at least")
+    if latest and has_filter:
+        raise click.UsageError("--latest goes with --trigger alone")
+    if len(triggers) > 1 and not latest:
+        raise click.UsageError("several --trigger go with --latest alone")
+
+
+def _columns(*, whole: bool) -> list[Column]:
+    return [
+        Column("HASH", lambda each: short(each.hash, whole=whole)),
+        Column("TRIGGER", lambda each: short(each.trigger_sig, whole=whole)),
+        Column("RESULT", lambda each: each.result, is_status=True),
+        Column("REASON", lambda each: each.reason.code if each.reason else ""),
+        Column("STATUS", lambda each: each.status, is_status=True),
+        Column("INTENTS", lambda each: str(len(each.outputs))),
+        Column("DUE", lambda each: ago(_time(each.timestamp))), Column("RECORDED", lambda each: ago(each.created_at)),
+        Column("RELAYER", lambda each: each.relayer),
+    ]  # fmt: skip
+
+
+def _members(run: Run) -> dict[str, str]:
+    shown = {
+        "hash": run.hash, "trigger": run.trigger_sig, "due": _due(run), "result": _result(run),
+        "status": f"{run.status}, {counted(run.validations, 'validation')} {_CLAIMED}",
+        "intents": "\n".join(
+            f"{each.hash}{'' if each.recorded else ', not recorded here'} {_CLAIMED}" for each in run.outputs
+        ),
+        "read at": "\n".join(map(_block, run.blocks)),
+        "questions": "\n".join(map(_question, run.inputs or ())),
+        "relayers": "\n".join(f"{_relayer(each)} {_CLAIMED}" for each in run.records),
+        "conflicts": "\n".join(run.conflicts),
+        "fee": run.fee, "fuel": run.fuel_used, "engine": run.engine,
+        "log": "\n".join([*run.logs, *(["(the function logged more)"] if run.logs_cut else [])]),
+    }  # fmt: skip
+    return {name: text or "none" for name, text in shown.items()}
+
+
+def _due(run: Run) -> str:
+    from muniment.protocol.runs.payloads import EventPayload, read_payload
+
+    moment = _time(run.timestamp)
+    shown = f"{moment}, {ago(moment)}, {_TYPES[run.trigger_type]}"
+    due = read_payload(run.trigger_type, run.trigger_data.raw)
+    if isinstance(due, EventPayload):
+        return f"{shown}: log {due.index} of block {due.block_hash} on chain {due.chain_id}, by {due.contract}"
+    return shown
+
+
+def _result(run: Run) -> str:
+    if not run.reason:
+        return run.result
+    missed = f" ({counted(run.missed_count, 'run')} from {_time(run.from_ms)} to {_time(run.to_ms)})" if (
+        run.missed_count and run.from_ms and run.to_ms
+    ) else ""  # fmt: skip
+    text = f": {run.reason.text}" if run.reason.text else ""
+    return f"{run.result}, {run.reason.code}{text}{missed} {_CLAIMED}"
+
+
+def _block(block: RunBlock) -> str:
+    quiet = ", the head of a quiet chain" if block.quiet else ""
+    return f"chain {block.chain_id}, block {block.number}, {block.hash}{quiet}"
+
+
+def _question(asked: RunInput) -> str:
+    given = ", ".join(
+        f"{name} {value if isinstance(value, str) else ' '.join(value)}" for name, value in asked.params.items()
+    )
+    return f"{asked.query} {given}: {_answer(asked.answer)}"
+
+
+def _answer(answer: RunAnswer) -> str:
+    from muniment.protocol.wire import encode
+
+    if not answer.success:
+        return f"no answer: {answer.error or 'without a reason'}"
+    text = answer.data if isinstance(answer.data, str) else encode(answer.data or []).decode()
+    return text if len(text) <= _ANSWER_MAX else f"{text[:_ANSWER_MAX]}… ({len(text)} characters)"
+
+
+def _relayer(record: RunRecord) -> str:
+    gone = ", who said that its block is not canonical any more" if record.orphaned else ""
+    return f"{record.relayer}, {ago(record.created_at)}{gone}, evidence {record.evidence}"
+
+
+def _time(at_ms: int) -> str:
+    from muniment.protocol.wire import iso_time
+
+    return iso_time(at_ms) if at_ms <= _DATED_MS_MAX else f"{at_ms} ms after 1970"
