@@ -136,7 +136,7 @@ class RunAnswer(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = _ANSWER
 
 
-class RunCall(Record, frozen=True):
+class RunCall(Record, frozen=True, kw_only=True):
     """A call from which an answer was made; without `to`, `data` is code that was run once."""
 
     to: Address | UnsetType = UNSET
