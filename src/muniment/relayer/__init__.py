@@ -1,0 +1,1 @@
+"""The relayer: runs the triggers that are due, and records runs and intents in a registry."""

@@ -1,0 +1,176 @@
+"""When a trigger is due: ticks of schedules, single runs and events. Pure: the time is a parameter, and may jump.
+
+All times are milliseconds since 1970, unless a name ends in `_s`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
+from muniment.protocol.triggers.schedule import check_delta, count_runs, last_run, next_runs
+from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.protocol.evm.hex import Bytes32
+    from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.triggers.types import Trigger
+
+# The registry's `Date` has whole seconds, and an answer may be on its way for a while.
+LEAD_MS: Final = 30_000
+# Clocks that are further apart show no time: one of them is wrong, and nobody knows which.
+APART_MS_MAX: Final = 5 * 60_000
+
+
+class Seen(NamedTuple):
+    """What a relayer remembers of a trigger.
+
+    `since_ms` is when it first saw the trigger: earlier ticks are not missed. `decided_ms` is the newest tick that has
+    a result or belongs to a gap; 0 without one.
+    """
+
+    since_ms: int
+    decided_ms: int = 0
+
+
+class Due(NamedTuple):
+    """A run that is due. `payload` has the ABI bytes of its type; the run may start until `until_ms`."""
+
+    sig: Signature
+    kind: int
+    payload: bytes
+    timestamp_ms: int
+    until_ms: int
+    event: Occurrence | None = None
+
+
+class Gap(NamedTuple):
+    """Ticks of a trigger that nobody ran here: their number, the oldest and the newest, and its payload."""
+
+    sig: Signature
+    kind: int
+    payload: bytes
+    ticks: int
+    from_ms: int
+    to_ms: int
+
+
+class Occurrence(NamedTuple):
+    """An event on chain that a trigger waits for. `position` is its place in the receipt of its transaction."""
+
+    log: EventPayload
+    block_number: int
+    block_time_s: int
+    transaction_hash: Bytes32
+    position: int
+
+
+class Look(NamedTuple):
+    """A trigger at a time: the run that is due, the gap to note, and when to look again; None: never."""
+
+    due: Due | None = None
+    gap: Gap | None = None
+    wake_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """When a trigger runs, read from its record.
+
+    `start_ms` is the `startDate` of a single run, 0 without one. `end_ms` is 0 for a trigger without an end.
+    """
+
+    sig: Signature
+    kind: int
+    created_ms: int
+    end_ms: int
+    delta_ms: int
+    schedule: str = ""
+    start_ms: int = 0
+
+    @classmethod
+    def of(cls, trigger: Trigger) -> Plan:
+        """The plan of a trigger. Raises `InvalidConfig` for a delta that no registry takes."""
+        config = trigger.config
+        return cls(
+            sig=trigger.sig, kind=config["type"], created_ms=ms_of(trigger.created_at), end_ms=trigger.end_date,
+            delta_ms=1_000 * check_delta(config["delta"]), schedule=config.get("schedule", ""),
+            start_ms=int(config.get("startDate", 0)),
+        )  # fmt: skip
+
+    def look(self, seen: Seen, now_ms: int) -> Look:
+        """What is due at `now_ms`, by the schedule or the date. Events come from a chain: see `of_event`."""
+        if self.kind == CRON:
+            return self._look_at_schedule(seen, now_ms)
+        return self._look_at_date(seen, now_ms) if self.kind == ONCE else Look()
+
+    def of_event(self, event: Occurrence) -> Due:
+        """The run for an event. It is due while the time is not after its `until_ms`."""
+        at_ms = 1_000 * event.block_time_s
+        return Due(self.sig, EVENT, event_payload(event.log), at_ms, at_ms + self.delta_ms, event)
+
+    def _look_at_schedule(self, seen: Seen, now_ms: int) -> Look:
+        """The newest tick, if it can still run; the ticks between it and the last decided one are a gap."""
+        wake_ms = self._next_tick(max(now_ms, seen.decided_ms))
+        newest = last_run(self.schedule, min(now_ms, self.end_ms or now_ms))
+        if newest is None or newest <= max(self.created_ms, seen.decided_ms):
+            return Look(wake_ms=wake_ms)
+        is_due = now_ms <= newest + self.delta_ms
+        gap = self._gap(seen, newest - 1 if is_due else newest)
+        if not is_due:
+            return Look(gap=gap, wake_ms=wake_ms)
+        return Look(Due(self.sig, CRON, time_payload(newest), newest, newest + self.delta_ms), gap, wake_ms)
+
+    def _look_at_date(self, seen: Seen, now_ms: int) -> Look:
+        """The single run. The signed date is the time of the run, unless the trigger has none."""
+        timestamp_ms = self.start_ms or self.created_ms
+        begin_ms = max(self.start_ms, self.created_ms)
+        if seen.decided_ms or (self.end_ms and begin_ms > self.end_ms):
+            return Look()
+        if now_ms < begin_ms:
+            return Look(wake_ms=begin_ms)
+        payload, until_ms = time_payload(timestamp_ms), begin_ms + self.delta_ms
+        if now_ms <= until_ms:
+            return Look(Due(self.sig, ONCE, payload, timestamp_ms, until_ms), wake_ms=until_ms + 1)
+        is_missed = seen.since_ms <= begin_ms
+        return Look(gap=Gap(self.sig, ONCE, payload, 1, timestamp_ms, timestamp_ms) if is_missed else None)
+
+    def _next_tick(self, after_ms: int) -> int | None:
+        found = next_runs(self.schedule, after_ms, 1, self.end_ms)
+        return found[0] if found else None
+
+    def _gap(self, seen: Seen, until_ms: int) -> Gap | None:
+        """The ticks after the last decided one, up to `until_ms`, without those before the trigger was seen."""
+        after_ms = max(self.created_ms, seen.decided_ms, seen.since_ms - 1)
+        count = count_runs(self.schedule, after_ms, until_ms)
+        if not count:
+            return None
+        first, last = next_runs(self.schedule, after_ms, 1)[0], last_run(self.schedule, until_ms)
+        assert last is not None  # noqa: S101 - there is one tick at least
+        return Gap(self.sig, CRON, time_payload(last), count, first, last)
+
+
+def agreed_now(own_ms: int, registry_ms: int) -> int | None:
+    """The time for all rules: the own clock, at most `LEAD_MS` ahead of the registry's. None: they are too far apart.
+
+    So a clock that runs ahead starts no run early, and one that lags runs late.
+    """
+    if abs(own_ms - registry_ms) > APART_MS_MAX:
+        return None
+    return min(own_ms, registry_ms + LEAD_MS)
+
+
+def ms_of(text: str) -> int:
+    """The milliseconds since 1970 of a date-time of the wire. Raises `ValueError`."""
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+def matches(topics: Sequence[str], wanted: Sequence[Sequence[str]]) -> bool:
+    """Whether a log has topics that a trigger waits for: each inner list holds choices, an empty one any topic."""
+    return len(topics) >= len(wanted) and all(
+        not choices or topic in choices for topic, choices in zip(topics, wanted, strict=False)
+    )
