@@ -13,7 +13,7 @@ from test_triggers_cost import STEPS_COUNTED, steps
 
 from answers import cursor_at
 from conftest import NOW_MS
-from muniment.operate.watch.reading import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
+from muniment.operate.watch.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.context import Context
 from muniment.service.resources.intents.listing import ROWS_WALKED_MAX

@@ -68,7 +68,7 @@ _EXCEPTIONS: Final = {
     # It looks for bundles that are not in the queue, and reads the CID of one that is.
     "service/pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.
-    "operate/watch/reading.py": {"intents", "intent_proposals", "executions"},
+    "operate/watch/receipts.py": {"intents", "intent_proposals", "executions"},
     # It shows how far the watcher has read.
     "service/console/pages/overview.py": {"chain_progress"},
     # In one transaction with its own tables, it takes back the facts of blocks that a chain has dropped.

@@ -9,7 +9,7 @@ import pytest
 from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.nodes import Nodes
 from muniment.operate.watch.limits import WatchLimits
-from muniment.operate.watch.reading import Receipts
+from muniment.operate.watch.receipts import Receipts
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched

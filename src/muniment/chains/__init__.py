@@ -1,1 +1,1 @@
-"""Access to EVM chains: the catalogue of chains, RPC, balances, tokens and prices."""
+"""Access to EVM chains: the catalogue of chains, RPC, nodes, logs, balances, tokens and prices."""

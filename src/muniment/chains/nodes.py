@@ -14,7 +14,6 @@ from muniment.protocol.evm.hex import data_of, quantity_of
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
-    from muniment.protocol.evm.address import Address
 
 _HASH_BYTES: Final = 32
 # Most public nodes allow this range; hosted nodes document 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
@@ -301,33 +300,3 @@ def block_time_in(answer: object) -> int | None:
     """The block's time in an answer to `eth_getBlockByNumber`, in Unix seconds; None when the answer has none."""
     block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
     return quantity_of(block.get("timestamp"))
-
-
-def may_be_size(reason: str) -> bool:
-    """Whether a request may have failed because its range was too large.
-
-    Status 429 limits the rate of requests; smaller ranges would only mean more of them.
-    """
-    return reason in {"timeout", "too-large"} or (reason.startswith(("http-4", "http-5")) and reason != "http-429")
-
-
-def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last: int) -> dict[int, bytes]:
-    """The hashes of the logs' blocks, by number. Raises `Unreachable` for a log that does not match the request."""
-    blocks: dict[int, bytes] = {}
-    asked = {settler.raw for settler in settlers}
-    for entry in logs:
-        log = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-        number, block_hash = quantity_of(log.get("blockNumber")), data_of(log.get("blockHash"))
-        fits = (
-            data_of(log.get("address")) in asked
-            and number is not None
-            and first <= number <= last
-            and block_hash is not None
-            and len(block_hash) == _HASH_BYTES
-            and len(data_of(log.get("transactionHash")) or b"") == _HASH_BYTES
-            and quantity_of(log.get("logIndex")) is not None
-            and not log.get("removed")
-        )
-        if not fits or number is None or block_hash is None or blocks.setdefault(number, block_hash) != block_hash:
-            raise Unreachable("garbage", "a log that was not asked for")
-    return blocks

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from muniment.operate.watch import reading
+from muniment.operate.watch import receipts
 from muniment.protocol.intents import lifecycle
 from muniment.protocol.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
 from muniment.protocol.intents.types import IntentStatus, ProposalStatus
@@ -100,7 +100,7 @@ def test_the_index_of_marked_ends_holds_the_intents_that_a_sweep_has_marked(engi
 
 @ENGINES
 def test_the_index_of_claims_holds_the_intents_whose_success_no_chain_has_shown(engine: str) -> None:
-    assert predicate(engine, "intents_by_claim") == reading.CLAIMED
+    assert predicate(engine, "intents_by_claim") == receipts.CLAIMED
 
 
 @ENGINES

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
+from muniment.chains.logs import LogFilter, last_common, read_range
 from muniment.chains.nodes import BEHIND, BLOCKS_PER_SECOND, CALLS_MAX, Block, Heads, Look, Node, Nodes
-from muniment.operate.watch.events import SettlerEvent, pieces
+from muniment.operate.watch.events import TOPICS, SettlerEvent, event_in, pieces
 from muniment.operate.watch.limits import WATCH_LIMITS
 from muniment.operate.watch.progress import (
     Followed,
@@ -23,7 +24,7 @@ from muniment.operate.watch.progress import (
     renew_lease,
     roll_back,
 )
-from muniment.operate.watch.reading import Receipts, read_range
+from muniment.operate.watch.receipts import Receipts
 from muniment.outgoing import Unreachable
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.resources.intents.chain_facts import (
@@ -202,15 +203,17 @@ class Follower:
         first = followed.next_block
         end = head if followed.others_at is None else min(head, followed.others_at - 1)
         last = min(end, first + node.span.blocks - 1)
-        found = await read_range(self.nodes, node, followed.settlers, first, last, newest=followed.newest, head=head)
+        wanted = LogFilter(followed.settlers, (TOPICS,))
+        found = await read_range(self.nodes, node, [wanted], first, last, newest=followed.newest, head=head)
         if found is None:
             return Step(self._chain_id, first, head)
+        events = [event for event in map(event_in, found.logs) if event is not None]
         intents = 0
-        for piece, reached in pieces(found.events, found.last, self.limits.facts_per_write):
+        for piece, reached in pieces(events, found.last, self.limits.facts_per_write):
             blocks = [*(found.marks if reached == found.last else ()), reached]
             intents += await self._store(piece, replace(followed, next_block=first), blocks)
             first = reached.number + 1
-        return Step(self._chain_id, first, head, len(found.events), intents)
+        return Step(self._chain_id, first, head, len(events), intents)
 
     async def _store(self, events: Sequence[SettlerEvent], followed: Followed, blocks: Sequence[Block]) -> int:
         """Store events and progress, and apply the events to their intents, in one transaction."""
@@ -230,7 +233,7 @@ class Follower:
 
     async def _roll_back(self, node: Node, head: int) -> Step:
         """Remove the facts above the newest kept block that the chain still has, and follow again from there."""
-        common = await _last_common(self.nodes, node, self._write)
+        common = await last_common(self.nodes, node, self._kept_blocks)
         if common is None:
             down_to = await self._write(lambda tx: _first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
         else:
@@ -239,6 +242,9 @@ class Follower:
         lost = f"chain {self._chain_id} block {down_to}: reorganised from here on"
         facts, intents = await self._remove_from(down_to, lost)
         return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, rolled_back=down_to)
+
+    async def _kept_blocks(self, below: int | None) -> list[Block]:
+        return await self._write(lambda tx: kept_blocks(tx, self._chain_id, below=below, limit=CALLS_MAX))
 
     async def _remove_from(self, down_to: int, lost: str) -> tuple[int, int]:
         """Remove the facts from block `down_to` on; returns the numbers of facts and of their intents."""
@@ -288,21 +294,6 @@ def _fact(chain_id: int, event: SettlerEvent) -> Fact:
         chain_id, event.block_number, event.block_hash, event.transaction_hash, event.log_index, event.settler.raw,
         event.subject, "succeeded",
     )  # fmt: skip
-
-
-async def _last_common(
-    nodes: Nodes, node: Node, fetch: Callable[[Work[list[Block]]], Awaitable[list[Block]]]
-) -> int | None:
-    """The number of the newest kept block that the node also has, or None. Raises `Unreachable`."""
-    below: int | None = None
-    while True:
-        kept = await fetch(lambda tx, below=below: kept_blocks(tx, nodes.chain.id, below=below, limit=CALLS_MAX))
-        if not kept:
-            return None
-        for block, found in zip(kept, await nodes.hashes(node, [each.number for each in kept]), strict=True):
-            if found == block.hash:
-                return block.number
-        below = kept[-1].number
 
 
 async def _first_to_follow(tx: Transaction, chain: Chain, head: int, now_ms: int) -> int:
