@@ -1,0 +1,198 @@
+"""The settings of a relayer: a TOML file that says whom it serves, and within which limits.
+
+[relayer]
+registry = "https://registry.example"
+operator_key_file = "operator.key"
+signers = ["0x…"]
+functions = ["Qm…"]
+chains = [8453]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from muniment.protocol.errors import Refusal
+from muniment.protocol.evm.address import Address
+from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.triggers.typed_data import EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from muniment.protocol.triggers.types import Trigger
+
+T = TypeVar("T")
+ANY: Final = "*"
+RUNS_PER_TRIGGER_AND_DAY_MAX: Final = 500
+INTENTS_PER_DAY_MAX: Final = 2_000
+_LISTS: Final = ("signers", "functions", "chains")
+_Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
+# Digits of a uint256, as `executionFeeLimit` has them.
+_Fee = Annotated[str, Meta(pattern=r"\A(0|[1-9][0-9]{0,77})\Z")]
+
+
+class RelayerSettingError(Exception):
+    """A setting of a relayer is missing or unusable. The text names it and says what to write."""
+
+
+class _Relayer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    registry: str
+    operator_key_file: str | None = None
+    state: str = "relayer.db"
+    protocol: str = "Mimic"
+    chains_file: str | None = None
+    signers: list[str] = []
+    functions: list[str] = []
+    chains: list[int | str] = []
+    runs_per_trigger_and_day_max: _Count = RUNS_PER_TRIGGER_AND_DAY_MAX
+    intents_per_day_max: _Count = INTENTS_PER_DAY_MAX
+    health_port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+
+
+class _Price(msgspec.Struct, forbid_unknown_fields=True):
+    source: Literal["chainlink", "api", "off"] = "chainlink"
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    relayer: _Relayer
+    price: _Price = msgspec.field(default_factory=_Price)
+    fees: dict[str, _Fee] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Whom a relayer serves. A list that is None is open to any."""
+
+    signers: frozenset[Address] | None
+    functions: frozenset[bytes] | None
+    chains: frozenset[int] | None
+
+    def refused(self, trigger: Trigger) -> str:
+        """Why a trigger is not served; empty if it is. The text names the list."""
+        if self.signers is not None and trigger.signer not in self.signers:
+            return f"the signer {trigger.signer} is not in `signers`"
+        if self.functions is not None and Cid.parse(trigger.function_cid).digest not in self.functions:
+            return f"the function {trigger.function_cid} is not in `functions`"
+        if trigger.config["type"] == EVENT and not self.has_chain(int(trigger.config["chainId"])):
+            return f"the chain {trigger.config['chainId']} of its event is not in `chains`"
+        return ""
+
+    def has_chain(self, chain_id: int) -> bool:
+        """Whether functions may read this chain and have intents for it."""
+        return self.chains is None or chain_id in self.chains
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayerSettings:
+    """The settings of a relayer. Paths are absolute, or relative to the working directory.
+
+    `fees` are the prices of a run by the digest of its function, in the unit of `executionFeeLimit`; `fee` is that of
+    any other function. `health_port` is None for a relayer without a port.
+    """
+
+    registry: str
+    served: Served
+    operator_key: str | None = field(default=None, repr=False)
+    state: Path = Path("relayer.db")
+    protocol: str = "Mimic"
+    chains_file: Path | None = None
+    runs_per_trigger_and_day_max: int = RUNS_PER_TRIGGER_AND_DAY_MAX
+    intents_per_day_max: int = INTENTS_PER_DAY_MAX
+    health_port: int | None = None
+    price_source: Literal["chainlink", "api", "off"] = "chainlink"
+    fee: int = 0
+    fees: Mapping[bytes, int] = field(default_factory=dict[bytes, int])
+
+    def fee_of(self, trigger: Trigger) -> int:
+        """The price of a run of this trigger."""
+        return self.fees.get(Cid.parse(trigger.function_cid).digest, self.fee)
+
+
+def load_relayer_settings(path: Path, environ: Mapping[str, str], *, opens_all: bool = False) -> RelayerSettings:
+    """The settings in a file. Paths in it are relative to it. Raises `RelayerSettingError`.
+
+    The key is in the file that `operator_key_file` names, else in MUNIMENT_OPERATOR_KEY. With `opens_all` each list
+    that the file does not set is open.
+    """
+    try:
+        document = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _Document)
+    except (OSError, ValueError) as error:  # msgspec's ValidationError and TOMLDecodeError are ValueErrors
+        raise RelayerSettingError(f"{path}: {error}") from error
+    try:
+        settings = _settings(document, path.parent, opens_all=opens_all)
+    except (Refusal, ValueError) as error:
+        raise RelayerSettingError(f"{path}: {error}") from error
+    return replace(settings, operator_key=_operator_key(document.relayer, path.parent, environ))
+
+
+def _settings(document: _Document, directory: Path, *, opens_all: bool) -> RelayerSettings:
+    given = document.relayer
+    return RelayerSettings(
+        registry=given.registry,
+        served=_served(given, opens_all=opens_all),
+        state=directory / given.state,
+        protocol=given.protocol,
+        chains_file=None if given.chains_file is None else directory / given.chains_file,
+        runs_per_trigger_and_day_max=given.runs_per_trigger_and_day_max,
+        intents_per_day_max=given.intents_per_day_max,
+        health_port=given.health_port,
+        price_source=document.price.source,
+        fee=int(document.fees.get(ANY, 0)),
+        fees={_digest(cid): int(fee) for cid, fee in document.fees.items() if cid != ANY},
+    )
+
+
+def _served(given: _Relayer, *, opens_all: bool) -> Served:
+    missing = [name for name in _LISTS if not getattr(given, name)]
+    if missing and not opens_all:
+        raise ValueError(
+            f'relayer.{missing[0]} is not set: name whom this relayer serves, or write {missing[0]} = ["*"] to serve '
+            f"any ({', '.join(_LISTS)} must each be set; `--any` opens those that are not)"
+        )
+    return Served(
+        _entries("signers", given.signers, Address.parse),
+        _entries("functions", given.functions, _digest),
+        _entries("chains", given.chains, _chain),
+    )
+
+
+def _entries(name: str, entries: Sequence[str | int], parse: Callable[[str], T]) -> frozenset[T] | None:
+    """The entries of a list; None for one that is open: `["*"]`, or not set."""
+    if not entries or ANY in entries:
+        if len(entries) > 1:
+            raise ValueError(f'relayer.{name} has "*" and other entries: "*" alone serves any')
+        return None
+    try:
+        return frozenset(parse(str(each)) for each in entries)
+    except (Refusal, ValueError) as error:
+        raise ValueError(f"relayer.{name}: {error}") from error
+
+
+def _digest(text: str) -> bytes:
+    return Cid.parse(text).digest
+
+
+def _chain(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{text!r} is no id of a chain, such as 8453")
+    return int(text)
+
+
+def _operator_key(given: _Relayer, directory: Path, environ: Mapping[str, str]) -> str | None:
+    if given.operator_key_file is None:
+        return environ.get("MUNIMENT_OPERATOR_KEY") or None
+    path = directory / given.operator_key_file
+    try:
+        key = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RelayerSettingError(f"relayer.operator_key_file cannot be read: {error}") from error
+    if not key:
+        raise RelayerSettingError(f"relayer.operator_key_file: {path} is empty")
+    return key

@@ -1,0 +1,117 @@
+"""The settings of a relayer: whom it serves, and which mistakes it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from muniment.protocol.evm.address import Address
+from muniment.protocol.triggers.types import Trigger
+from muniment.relayer.settings import RelayerSettingError, RelayerSettings, load_relayer_settings
+
+SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+CID = "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"
+OTHER_CID = "QmbWqxBEKC3P8tqsKc98xmWNzrzDtRLMiMPL8wBuTGsMnR"
+LISTS = f'signers = ["{SIGNER.lower()}"]\nfunctions = ["{CID}"]\nchains = [8453]\n'
+HEAD = '[relayer]\nregistry = "https://registry.example"\n'
+
+
+def load(directory: Path, text: str, **environ: str) -> RelayerSettings:
+    path = directory / "relayer.toml"
+    path.write_text(text)
+    return load_relayer_settings(path, environ)
+
+
+@dataclass
+class Shown:
+    """What decides whether a trigger is served."""
+
+    signer: str = SIGNER
+    function_cid: str = CID
+    config: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.config = self.config or {"type": 0}
+
+
+def refused(settings: RelayerSettings, **members: Any) -> str:
+    return settings.served.refused(cast("Trigger", Shown(**members)))
+
+
+def test_the_lists_say_whom_a_relayer_serves(tmp_path: Path) -> None:
+    settings = load(tmp_path, HEAD + LISTS)
+    assert settings.served.signers == {Address.parse(SIGNER)}
+    assert refused(settings) == ""
+    assert "signers" in refused(settings, signer="0x" + "ab" * 20)
+    assert "functions" in refused(settings, function_cid=OTHER_CID)
+    assert refused(settings, config={"type": 1, "chainId": "8453"}) == ""
+    assert "chains" in refused(settings, config={"type": 1, "chainId": 1})
+    assert settings.served.has_chain(8453)
+    assert not settings.served.has_chain(1)
+
+
+@pytest.mark.parametrize("missing", ["signers", "functions", "chains"])
+def test_each_list_must_be_set_or_be_open(tmp_path: Path, missing: str) -> None:
+    lines = [line for line in LISTS.splitlines(keepends=True) if not line.startswith(missing)]
+    with pytest.raises(RelayerSettingError, match=rf'relayer.{missing} is not set.*{missing} = \["\*"\]'):
+        load(tmp_path, HEAD + "".join(lines))
+    settings = load(tmp_path, HEAD + "".join(lines) + f'{missing} = ["*"]\n')
+    assert getattr(settings.served, missing) is None
+    assert load_relayer_settings(tmp_path / "relayer.toml", {}).served == settings.served
+
+
+def test_any_opens_the_lists_that_are_not_set(tmp_path: Path) -> None:
+    (tmp_path / "relayer.toml").write_text(HEAD + "chains = [1]\n")
+    served = load_relayer_settings(tmp_path / "relayer.toml", {}, opens_all=True).served
+    assert (served.signers, served.functions, served.chains) == (None, None, {1})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x", "relayer.toml"),
+        ("[relayer]\n", "registry"),
+        (HEAD + LISTS + "sginers = []\n", "sginers"),
+        (HEAD + LISTS + "intents_per_day_max = 0\n", "intents_per_day_max"),
+        (HEAD + LISTS + "health_port = 65536\n", "health_port"),
+        (HEAD + LISTS.replace(SIGNER.lower(), "0x12"), "relayer.signers: "),
+        (HEAD + LISTS.replace(CID, "Qm"), "relayer.functions: "),
+        (HEAD + LISTS.replace("8453", '"base"'), "relayer.chains: 'base' is no id of a chain"),
+        (HEAD + LISTS.replace("8453", '8453, "*"'), "other entries"),
+        (HEAD + LISTS + '[price]\nsource = "oracle"\n', "oracle"),
+        (HEAD + LISTS + '[fees]\n"*" = "-1"\n', "fees"),
+        (HEAD + LISTS + '[fees]\nQm = "1"\n', "CID"),
+        (HEAD + LISTS + 'operator_key_file = "missing"\n', "operator_key_file cannot be read"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(RelayerSettingError) as refusal:
+        load(tmp_path, text)
+    assert why in str(refusal.value)
+
+
+def test_the_key_is_in_a_file_beside_or_in_the_environment_and_is_never_shown(tmp_path: Path) -> None:
+    assert load(tmp_path, HEAD + LISTS, MUNIMENT_OPERATOR_KEY="secret").operator_key == "secret"
+    assert load(tmp_path, HEAD + LISTS).operator_key is None
+    (tmp_path / "key").write_text("of the file\n")
+    settings = load(tmp_path, HEAD + LISTS + 'operator_key_file = "key"\n', MUNIMENT_OPERATOR_KEY="secret")
+    assert settings.operator_key == "of the file"
+    assert "of the file" not in repr(settings)
+    (tmp_path / "key").write_text("\n")
+    with pytest.raises(RelayerSettingError, match="is empty"):
+        load(tmp_path, HEAD + LISTS + 'operator_key_file = "key"\n')
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    settings = load(tmp_path, HEAD + LISTS + 'chains_file = "chains.toml"\n')
+    assert (settings.state, settings.chains_file) == (tmp_path / "relayer.db", tmp_path / "chains.toml")
+
+
+def test_the_fee_is_that_of_the_function_or_of_any(tmp_path: Path) -> None:
+    settings = load(tmp_path, HEAD + LISTS + f'[fees]\n"*" = "5"\n{CID} = "7"\n')
+    fees = [settings.fee_of(cast("Trigger", Shown(function_cid=cid))) for cid in (CID, OTHER_CID)]
+    assert fees == [7, 5]
+    assert load(tmp_path, HEAD + LISTS).fee_of(cast("Trigger", Shown())) == 0
