@@ -21,7 +21,7 @@ from builders import Wallet
 from muniment.cli.client.triggers import end_ms
 from muniment.cli.main import main
 from service import Service
-from using import SAMPLE, Person, draft, intent, operator_key, proposal
+from using import SAMPLE, SAMPLE_INPUT, Person, draft, intent, operator_key, proposal
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def test_a_function_is_deployed_shown_and_downloaded(person: Person, tmp_path: P
     cid = person.deployed(tmp_path / "build")
     assert json.loads((tmp_path / "build/CID.json").read_text()) == {"CID": cid}
     assert cid in [each["CID"] for each in person.records("functions", "list", "--creator", person.wallet.address)]
-    assert person.json("functions", "show", cid)["name"] == "Threshold"
-    assert "limit: uint256" in person.done("functions", "show", cid, "--columns")
+    assert person.json("functions", "show", cid)["name"] == "Transfer"
+    assert "amount: uint256" in person.done("functions", "show", cid, "--columns")
     person.done("functions", "download", cid, tmp_path / "copy")
     assert (tmp_path / "copy/function.wasm").read_bytes() == (SAMPLE / "function.wasm").read_bytes()
     again = person.run("functions", "download", cid, tmp_path / "copy")
@@ -62,9 +62,7 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     options = draft(cid, "3.0.0")
     assert "may run in your name" in person.json("triggers", "preview", *options)["summary"][0]
     trigger = person.json("triggers", "create", *options)
-    assert (trigger["signer"], trigger["input"]) == (
-        person.wallet.address, {"chainId": 8453, "limit": "1000000000000000000"},
-    )  # fmt: skip
+    assert (trigger["signer"], trigger["input"]) == (person.wallet.address, SAMPLE_INPUT)
     sig = trigger["sig"]
     assert person.json("triggers", "show", sig) == trigger
     mine = ["triggers", "list", "--by", person.wallet.address, "--function", cid]
@@ -84,7 +82,7 @@ def test_a_trigger_is_signed_here_and_registered_without_a_key(person: Person, t
     registered = person.json("triggers", "create", "-", stdin=signed, MUNIMENT_PRIVATE_KEY_FILE=None)
     assert registered["sig"] == json.loads(signed)["sig"]
     (tmp_path / "draft.json").write_text(json.dumps({
-        "functionCid": cid, "version": "4.0.1", "input": {"chainId": 1, "limit": "5"}, "description": "from a file",
+        "functionCid": cid, "version": "4.0.1", "input": {**SAMPLE_INPUT, "chainId": 1}, "description": "from a file",
         "config": {"type": 0, "schedule": "0 0 * * *", "delta": "10m", "endDate": 0},
     }))  # fmt: skip
     assert person.json("triggers", "create", tmp_path / "draft.json")["description"] == "from a file"

@@ -115,7 +115,7 @@ def test_an_answer_that_is_forged_has_a_status_of_its_own_and_nothing_is_written
             b'"minValidations":1', b'"minValidations":2'
         )
         # A byte of the module, or of the manifest.
-        content = content.replace(b"Threshold", b"Thresholt").replace(b"\x00asm", b"\x00asn")
+        content = content.replace(b"Transfer", b"Transfes").replace(b"\x00asm", b"\x00asn")
         return Answered(
             answer.status,
             answer.headers,

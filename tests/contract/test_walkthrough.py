@@ -33,7 +33,7 @@ def _walked(page: str, service: Service, **said: str) -> str:
 
 def test_the_walk_of_the_readme_ends_with_no_active_trigger(service: Service) -> None:
     function, preview, created, listed = map(json.loads, _walked("README.md", service).splitlines())
-    assert function["name"] == "Threshold"
+    assert function["name"] == "Transfer"
     assert preview["summary"][0].startswith(f"Function {function['CID']} may run in your name")
     assert created["description"] == "Every six hours"
     assert listed == created

@@ -76,7 +76,9 @@ def deploy(url: str, account: Any, bundle: Path) -> str:
 
 
 def sign_trigger(client: Client, account: Any, cid: str) -> str:
-    values = Input.from_dict({"chainId": 8453, "limit": "1000000000000000000"})
+    token, recipient = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "0x" + "11" * 20
+    amounts = {"amount": "1000000", "fee": "10000"}
+    values = Input.from_dict({"chainId": 8453, "token": token, "recipient": recipient, **amounts})
     config = CronConfig(type_=0, schedule="0 */6 * * *", delta="10m", end_date=0)
     params = get_sign_params.sync(
         client=client, body=TriggerParams(function_cid=cid, version="1.0.0", config=config, input_=values)

@@ -140,6 +140,8 @@ def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: 
                 said += line
             url = said.partition("listens on ")[2].split()[0]
             assert httpx2.get(f"{url}/healthz").status_code == 200
+            (newest, *_) = httpx2.get(f"{url}/triggers?active=true").json()
+            assert (newest["config"]["schedule"], newest["description"]) == ("* * * * *", "Every minute, for a day")
             demo.send_signal(number)
             assert demo.wait(SECONDS_MAX) == 0
         assert_walked(said)

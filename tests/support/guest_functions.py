@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,6 +18,8 @@ from builders import Bundle
 Generation = Literal["B", "C"]
 
 SOURCES: Final = Path(__file__).parents[1] / "e2e" / "functions"
+# The function that `muniment demo` deploys, and whose source is an example of the documentation.
+SHIPPED: Final = Path(__file__).parents[2] / "src" / "muniment" / "cli" / "sample" / "function.wasm"
 _KEPT: Final = Path(__file__).parents[1] / "vectors" / "guest"
 # Only ends a compiler that hangs.
 _SECONDS_MAX: Final = 900
@@ -76,19 +78,24 @@ def bundle(name: str, generation: Generation = "B", *, version: str = "1.0.0") -
     return Bundle(name=f"{name} {generation}", version=version, inputs={**INPUTS[name]}, wasm=wasm)
 
 
-def compiled(folder: Path) -> dict[tuple[str, Generation], bytes]:
-    """All functions as the compiler makes them now. `folder` is for its files."""
+def compiled(folder: Path, samples: Sequence[tuple[str, Generation]]) -> dict[Path, bytes]:
+    """The function that is shipped and `samples` as the compiler makes them now, by the path of the file that is kept.
+
+    `folder` is for the compiler's files.
+    """
     numbers: dict[Generation, int] = {generation: 1 + at for at, generation in enumerate(GENERATIONS)}
-    names = [f"{name}:{numbers[generation]}" for name, generation in KEPT]
-    command = [shutil.which("node") or "node", "compile.mjs", str(folder), *names]
+    paths = [f"./{name}:{numbers[generation]}" for name, generation in samples]
+    shipped = SHIPPED.with_name("function")
+    command = [shutil.which("node") or "node", "compile.mjs", str(folder), *paths, str(shipped)]
     done = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
     if done.returncode:
         raise ValueError(done.stderr)
-    return {
-        (name, generation): (folder / f"{name}.{numbers[generation]}.wasm").read_bytes()
+    made = {
+        _file(name, generation): (folder / f"{name}.{numbers[generation]}.wasm").read_bytes()
         + metadata_section({"runnerTarget": _RUNNER_TARGETS[generation]})
-        for name, generation in KEPT
+        for name, generation in samples
     }
+    return {**made, SHIPPED: (folder / SHIPPED.name).read_bytes()}
 
 
 def metadata_section(members: Mapping[str, str]) -> bytes:
@@ -109,8 +116,8 @@ def _file(name: str, generation: Generation) -> Path:
 def main(folder: Path) -> None:
     """Replace the kept files."""
     _KEPT.mkdir(exist_ok=True)
-    for (name, generation), wasm in compiled(folder).items():
-        _file(name, generation).write_bytes(wasm)
+    for path, wasm in compiled(folder, KEPT).items():
+        path.write_bytes(wasm)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,10 @@ from muniment.protocol.intents.types import NewIntent, NewProposal
 from service import Service
 
 SAMPLE = Path(__file__).parents[2] / "src/muniment/cli/sample"
+SAMPLE_INPUT = {
+    "chainId": 8453, "token": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "amount": 1_000_000,
+    "recipient": "0x1111111111111111111111111111111111111111", "fee": 10_000,
+}  # fmt: skip
 
 
 @dataclass
@@ -66,8 +70,8 @@ class Person:
 def draft(cid: str, version: str = "1.0.0", end: str = "never") -> list[str]:
     """The options of a draft for the sample."""
     return [
-        "--function", cid, "--input", "chainId=8453", "--input", "limit=1000000000000000000", "--end", end,
-        "--schedule", "0 */6 * * *", "--version", version,
+        "--function", cid, "--end", end, "--schedule", "0 */6 * * *", "--version", version,
+        *(part for name, value in SAMPLE_INPUT.items() for part in ("--input", f"{name}={value}")),
     ]  # fmt: skip
 
 

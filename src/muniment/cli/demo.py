@@ -46,7 +46,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
         with stop.listening(), _service(settings) as (service, address):
-            _walk(address, settings, development_nodes(settings))
+            _walk(address, settings, development_nodes(settings), leaves_trigger=True)
             console = f"The console, for a browser: {address}/console\n" if settings.console else ""
             output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
             with stop.waiting():
@@ -59,14 +59,14 @@ def _wait_until_ended(service: subprocess.Popen[str]) -> None:
         time.sleep(_STEP_SECONDS)
 
 
-def _walk(url: str, settings: Settings, nodes: Sequence[str] = ()) -> None:
+def _walk(url: str, settings: Settings, nodes: Sequence[str] = (), *, leaves_trigger: bool = False) -> None:
     from muniment.client import Bundle
     from muniment.operate.walkthrough import Walkthrough
 
     sample = files("muniment.cli") / "sample"
     bundle = Bundle((sample / "manifest.json").read_bytes(), (sample / "function.wasm").read_bytes())
     Walkthrough(
-        url=url, bundle=bundle, nodes=nodes, protocol=settings.protocol_name,
+        url=url, bundle=bundle, nodes=nodes, protocol=settings.protocol_name, leaves_trigger=leaves_trigger,
         on_step=lambda step, outcome: output.print_text(f"  {step:<12} {outcome}"),
     ).run()  # fmt: skip
 

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 _BALANCES_SHOWN: Final = 5
 _COINS_SECONDS_MAX: Final = 10.0
-_LIFETIME_MS: Final = 30 * 86_400_000
+_DAY_MS: Final = 86_400_000
+# What the sample function transfers: USDC on Base (the addresses of `chains/tokens.json`), to nobody.
+_INPUT: Final = {
+    "chainId": 8453, "token": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "amount": "1000000",
+    "recipient": "0x1111111111111111111111111111111111111111", "fee": "10000",
+}  # fmt: skip
 
 
 def development_nodes(settings: Settings) -> list[str]:
@@ -39,7 +44,8 @@ def development_nodes(settings: Settings) -> list[str]:
 class Walkthrough:
     """A walk through the service at `url`, on which `bundle` is deployed.
 
-    `on_step` gets the name and the outcome of each step. `nodes` are URLs of development nodes.
+    `on_step` gets the name and the outcome of each step. `nodes` are URLs of development nodes. With
+    `leaves_trigger` the last step signs a trigger that is due each minute for a day, which a relayer may run.
     """
 
     url: str
@@ -47,6 +53,7 @@ class Walkthrough:
     on_step: Callable[[str, str], None]
     protocol: str = "Mimic"
     nodes: Sequence[str] = ()
+    leaves_trigger: bool = False
 
     def run(self) -> None:
         """Log in, deploy, sign a trigger, list it, deactivate it, list it again.
@@ -67,6 +74,8 @@ class Walkthrough:
             registry.triggers.deactivate([sig])
             self.on_step("deactivate", "signed by the owner; it is final")
             self._list(registry, wallet.address, "deactivated")
+            if self.leaves_trigger:
+                self._leave_trigger(registry, cid)
 
     def _give_coins(self, address: Address) -> None:
         for url in self.nodes:
@@ -89,12 +98,8 @@ class Walkthrough:
 
     def _sign_trigger(self, registry: Registry, cid: str) -> str:
         draft = TriggerDraft.of(
-            cid, description="Every six hours, from the walk-through",
-            input={"chainId": 8453, "limit": "1000000000000000000"},
-            config={
-                "type": 0, "schedule": "0 */6 * * *", "delta": "10m",
-                "endDate": time.time_ns() // 1_000_000 + _LIFETIME_MS,
-            },
+            cid, description="Every six hours, from the walk-through", input=_INPUT,
+            config={"type": 0, "schedule": "0 */6 * * *", "delta": "10m", "endDate": _now_ms() + 30 * _DAY_MS},
             execution_fee_limit="5000000000000000",
         )  # fmt: skip
         preview = registry.triggers.preview(draft)
@@ -105,7 +110,19 @@ class Walkthrough:
         self.on_step("trigger", f"registered at {trigger.created_at}")
         return trigger.sig
 
+    def _leave_trigger(self, registry: Registry, cid: str) -> None:
+        draft = TriggerDraft.of(
+            cid, description="Every minute, for a day", input=_INPUT,
+            config={"type": 0, "schedule": "* * * * *", "delta": "10m", "endDate": _now_ms() + _DAY_MS},
+        )  # fmt: skip
+        sig = registry.triggers.create(draft).sig
+        self.on_step("left active", f"{sig[:18]}…, a transfer each minute, for a day")
+
     def _list(self, registry: Registry, address: Address, expected: str) -> None:
         active = [*registry.triggers.list(signer=address, active=True)]
         known = [*registry.triggers.list(signer=address)]
         self.on_step("list", f"{len(active)} active of {len(known)} by this wallet, each checked: it is {expected}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -47,7 +47,13 @@ const shown = good(await client.GET('/functions/{cid}/manifest', { params: { pat
 check('the manifest is a typed answer', shown.name === deployed.name && 'chainId' in shown.inputs)
 
 // Neither `minValidations` nor `executionFeeLimit` has to be given, and an input has members of any name.
-const input = { chainId: 8453, limit: '1000000000000000000' }
+const input = {
+  chainId: 8453,
+  token: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+  amount: '1000000',
+  recipient: '0x1111111111111111111111111111111111111111',
+  fee: '10000',
+}
 const config = { type: 0, schedule: '0 */6 * * *', delta: '10m', endDate: 0 } as const
 const params = good(
   await client.POST('/triggers/sign-params', { body: { functionCid: cid, version: '1.0.0', input, config } }),
