@@ -94,6 +94,13 @@ def _wide_lines(text: str) -> list[int]:
     ]  # fmt: skip
 
 
+def test_the_function_of_the_page_on_functions_is_the_one_that_is_shipped() -> None:
+    page = (ROOT / "docs" / "use" / "write-a-function.md").read_text("utf-8")
+    for language, file in (("ts", "function.ts"), ("json", "manifest.json")):
+        (shown,) = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+        assert shown == (ROOT / "src" / "muniment" / "cli" / "sample" / file).read_text("utf-8")
+
+
 _CATALOGUES: dict[str, LiteralString] = {
     "sqlite": "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
     "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid",
