@@ -115,6 +115,10 @@ class AsyncFunctions(Operations):
         """The manifest of a function, proved by its CID."""
         return await self._driver.run(functions.manifest(self._session, cid))
 
+    async def bundle(self, cid: str) -> Bundle:
+        """The files of a function, in memory; every block is checked."""
+        return await self._driver.run(functions.download(self._session, cid))
+
     async def download(self, cid: str, to: Path | str) -> Bundle:
         """Write the files of a function into the new folder `to`: every block checked, whole or not at all."""
         bundle = await self._driver.run(functions.download(self._session, cid))

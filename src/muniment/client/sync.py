@@ -107,6 +107,10 @@ class Functions(Operations):
         """The manifest of a function, proved by its CID."""
         return self._driver.run(functions.manifest(self._session, cid))
 
+    def bundle(self, cid: str) -> Bundle:
+        """The files of a function, in memory; every block is checked."""
+        return self._driver.run(functions.download(self._session, cid))
+
     def download(self, cid: str, to: Path | str) -> Bundle:
         """Write the files of a function into the new folder `to`: every block checked, whole or not at all."""
         bundle = self._driver.run(functions.download(self._session, cid))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from muniment.protocol.evm.hex import Bytes32
     from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.runs.types import TriggerType
     from muniment.protocol.triggers.types import Trigger
 
 # The registry's `Date` has whole seconds, and an answer may be on its way for a while.
@@ -41,7 +42,7 @@ class Due(NamedTuple):
     """A run that is due. `payload` has the ABI bytes of its type; the run may start until `until_ms`."""
 
     sig: Signature
-    kind: int
+    kind: TriggerType
     payload: bytes
     timestamp_ms: int
     until_ms: int
@@ -52,7 +53,7 @@ class Gap(NamedTuple):
     """Ticks of a trigger that nobody ran here: their number, the oldest and the newest, and its payload."""
 
     sig: Signature
-    kind: int
+    kind: TriggerType
     payload: bytes
     ticks: int
     from_ms: int
@@ -85,7 +86,7 @@ class Plan:
     """
 
     sig: Signature
-    kind: int
+    kind: TriggerType
     created_ms: int
     end_ms: int
     delta_ms: int

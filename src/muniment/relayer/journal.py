@@ -23,6 +23,8 @@ from muniment.relayer.due import Due, Gap, Occurrence, Seen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from muniment.protocol.runs.types import TriggerType
+
 # In the header of the file (https://sqlite.org/pragma.html#pragma_application_id): "muRJ".
 _APPLICATION: Final = 0x6D75524A
 _FORMAT: Final = 1
@@ -73,7 +75,7 @@ class Entry:
     """A run in the journal. `body` has the bytes to publish while the run is `RAN`."""
 
     sig: Signature
-    kind: int
+    kind: TriggerType
     payload: bytes
     timestamp_ms: int
     until_ms: int
@@ -85,7 +87,7 @@ class Entry:
     event: bytes
 
 
-def key_of(kind: int, payload: bytes) -> bytes:
+def key_of(kind: TriggerType, payload: bytes) -> bytes:
     """What names a run of a trigger: its payload, or nothing for the single run."""
     return b"" if kind == ONCE else payload
 
@@ -205,13 +207,18 @@ class Journal:
             self._keep(gap.sig, gap.kind, gap.payload, (result, body, hash_, now_ms))
             self._decide(gap.sig, gap.to_ms)
 
-    def give_up(self, entry: Entry) -> None:
-        """Forget a planned run that will not run: its trigger ended, or its event left the chain."""
+    def give_up(self, due: Due, *, is_decided: bool) -> None:
+        """Forget a planned run that will not run: its trigger ended, or its event left the chain.
+
+        With `is_decided` its tick does not count as missed either.
+        """
         with self._writing():
             self._connection.execute(
                 "DELETE FROM journal_runs WHERE sig = ? AND kind = ? AND key = ? AND state = 0",
-                (entry.sig.raw, entry.kind, key_of(entry.kind, entry.payload)),
+                (due.sig.raw, due.kind, key_of(due.kind, due.payload)),
             )
+            if is_decided:
+                self._decide(due.sig, due.timestamp_ms)
 
     def published(self, entry: Entry, now_ms: int) -> None:
         """The registry has the run. Earlier ticks of the trigger are no longer needed, nor the bytes."""
@@ -239,7 +246,7 @@ class Journal:
         """The runs that are `planned`, or those that `ran` and are to be published, the oldest first."""
         return self._entries("WHERE state = ? ORDER BY timestamp_ms, sig", int(state))
 
-    def entry(self, sig: Signature, kind: int, payload: bytes) -> Entry | None:
+    def entry(self, sig: Signature, kind: TriggerType, payload: bytes) -> Entry | None:
         """A run, if the journal has it."""
         found = self._entries("WHERE sig = ? AND kind = ? AND key = ?", sig.raw, kind, key_of(kind, payload))
         return found[0] if found else None
@@ -263,7 +270,7 @@ class Journal:
             self._connection.execute("INSERT OR REPLACE INTO journal_facts VALUES (?, ?)", (name, value))
 
     def _insert(
-        self, sig: Signature, kind: int, payload: bytes, timestamp_ms: int, until_ms: int, event: bytes | None,
+        self, sig: Signature, kind: TriggerType, payload: bytes, timestamp_ms: int, until_ms: int, event: bytes | None,
         now_ms: int,
     ) -> None:  # fmt: skip
         self._connection.execute(
@@ -271,7 +278,7 @@ class Journal:
             (sig.raw, kind, key_of(kind, payload), payload, timestamp_ms, until_ms, event, now_ms),
         )
 
-    def _keep(self, sig: Signature, kind: int, payload: bytes, kept: tuple[str, bytes, bytes, int]) -> None:
+    def _keep(self, sig: Signature, kind: TriggerType, payload: bytes, kept: tuple[str, bytes, bytes, int]) -> None:
         changed = self._connection.execute(
             "UPDATE journal_runs SET state = 1, result = ?, body = ?, hash = ?, written_ms = ? "
             "WHERE sig = ? AND kind = ? AND key = ? AND state = 0",

@@ -15,6 +15,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
+from muniment.protocol.runs.types import TriggerType
 from muniment.relayer.due import Due, Gap, Occurrence, Seen
 from muniment.relayer.journal import Journal, JournalError, State
 
@@ -35,7 +36,7 @@ def journal(path: Path) -> Iterator[Journal]:
         yield opened
 
 
-def tick(at_ms: int, sig: Signature = SIG, kind: int = 0) -> Due:
+def tick(at_ms: int, sig: Signature = SIG, kind: TriggerType = 0) -> Due:
     return Due(sig, kind, time_payload(at_ms), at_ms, at_ms + 60)
 
 
@@ -168,11 +169,15 @@ def test_failures_and_facts_are_kept(path: Path) -> None:
 
 def test_a_planned_run_can_be_given_up_and_no_other(journal: Journal) -> None:
     journal.plan([tick(100), tick(200)], 1)
-    first, second = journal.unfinished(State.PLANNED)
     journal.ran(tick(200), "nothing", b"x", HASH, 2)
-    journal.give_up(first)
-    journal.give_up(second)
+    journal.give_up(tick(100), is_decided=False)
+    journal.give_up(tick(200), is_decided=False)
     assert [each.timestamp_ms for each in journal.runs_of(SIG)] == [200]
+    journal.plan([tick(300)], 3)
+    journal.give_up(tick(300), is_decided=True)
+    known = journal.known(SIG)
+    assert known is not None
+    assert known.seen.decided_ms == 300
 
 
 def test_one_process_writes_and_others_read(path: Path) -> None:
