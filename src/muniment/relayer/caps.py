@@ -1,0 +1,87 @@
+"""The caps of a relayer: runs of a trigger and intents of all in a day (UTC), counted from the registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET
+
+from muniment.protocol.runs.reasons import VERDICTS, is_verdict
+
+if TYPE_CHECKING:
+    from muniment.client import AsyncRegistry
+    from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.runs.reasons import RunReasonCode
+    from muniment.protocol.runs.types import NewRun, Run
+    from muniment.relayer.settings import RelayerSettings
+
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Caps:
+    """Counts of the present day. What the registry has is counted first, so a new machine does not begin at zero.
+
+    `relayer` is the address under which the registry lists this relayer's runs; None until it recorded one.
+    """
+
+    registry: AsyncRegistry
+    settings: RelayerSettings
+    relayer: str | None = None
+    _day: int = field(default=-1, init=False)
+    _runs: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
+    _intents: int = field(default=0, init=False)
+    # Whether the registry's own count is in: of which triggers, and of the intents. After midnight all counts are ours.
+    _asks_runs: bool = field(default=True, init=False)
+    _asks_intents: bool = field(default=True, init=False)
+
+    async def reached(self, sig: Signature, now_ms: int) -> RunReasonCode | None:
+        """Which cap is reached: `run-cap` or `intent-cap`. Raises the errors of the client."""
+        self._begin(now_ms // _DAY_MS)
+        if sig not in self._runs:
+            self._runs[sig] = await self._count_runs(sig) if self._asks_runs else 0
+        if self._runs[sig] >= self.settings.runs_per_trigger_and_day_max:
+            return "run-cap"
+        if self._asks_intents and self.relayer is not None:
+            self._intents = max(self._intents, await self._count_intents(self.relayer))
+            self._asks_intents = False
+        return "intent-cap" if self._intents >= self.settings.intents_per_day_max else None
+
+    def count(self, run: NewRun, now_ms: int) -> None:
+        """Count a run that was made here."""
+        self._begin(now_ms // _DAY_MS)
+        self._runs[run.trigger_sig] = self._runs.get(run.trigger_sig, 0) + 1
+        self._intents += len(run.outputs)
+
+    def _begin(self, day: int) -> None:
+        if day == self._day:
+            return
+        if self._day >= 0:  # this process saw the day begin
+            self._asks_runs = self._asks_intents = False
+        self._day, self._intents = day, 0
+        self._runs.clear()
+
+    async def _count_runs(self, sig: Signature) -> int:
+        count = 0
+        listing = self.registry.runs.list(trigger_sig=sig, created_after=self._day * _DAY_MS, newest_first=True)
+        async for run in listing:
+            count += _is_verdict(run)
+            if count >= self.settings.runs_per_trigger_and_day_max:
+                break
+        return count
+
+    async def _count_intents(self, relayer: str) -> int:
+        count = 0
+        listing = self.registry.runs.list(
+            relayer=relayer, result="intents", created_after=self._day * _DAY_MS, newest_first=True
+        )
+        async for run in listing:
+            count += len(run.outputs)
+            if count >= self.settings.intents_per_day_max:
+                break
+        return count
+
+
+def _is_verdict(run: Run) -> bool:
+    return run.result in VERDICTS and is_verdict(run.result, None if run.reason is UNSET else run.reason.code)

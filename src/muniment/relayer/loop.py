@@ -1,0 +1,390 @@
+"""The work of a relayer: find what is due, run it, publish it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import structlog
+
+from muniment.relayer.following import FAILURES
+from muniment.relayer.journal import Entry, Journal, State
+from muniment.relayer.notes import missed, skipped
+from muniment.relayer.publication import Content, Published
+from muniment.relayer.turns import Turns
+from muniment.relayer.wakes import Wakes
+
+if TYPE_CHECKING:
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.intents.types import AnyNewIntent
+    from muniment.protocol.runs.reasons import RunReasonCode
+    from muniment.protocol.runs.texts import Engine
+    from muniment.protocol.runs.types import NewRun
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.relayer.caps import Caps
+    from muniment.relayer.clock import RegistryClock
+    from muniment.relayer.due import Due, Gap
+    from muniment.relayer.figures import Figures
+    from muniment.relayer.following import Following
+    from muniment.relayer.settings import RelayerSettings
+
+# The pause before a run that has no answer yet, or a publication that failed, is tried again.
+RETRY_MS: Final = 5_000
+# After so many failures in sequence a trigger rests: a minute, then twice as long each time, at most an hour.
+FAILURES_MAX: Final = 3
+_REST_MS: Final = 60_000
+_REST_MS_MAX: Final = 3_600_000
+# A skipped run is told once an hour.
+_TOLD_MS: Final = 3_600_000
+# The longest sleep between two looks, so that a step of the clock is noticed.
+_LOOK_S: Final = 1.0
+_PUBLISHED_AT_ONCE: Final = 8
+_PAUSE_S_MAX: Final = 60.0
+SKIPPED: Final[Mapping[str, str]] = {
+    "fee-limit": "the fee of this relayer is above the trigger's executionFeeLimit",
+    "run-cap": "the trigger had as many runs today as this relayer makes",
+    "intent-cap": "this relayer made as many intents today as it may",
+}
+
+_log = structlog.get_logger(__name__)
+
+
+class Made(NamedTuple):
+    """A run that came to a result: its record, and its intents in the registry's form."""
+
+    run: NewRun
+    intents: Sequence[AnyNewIntent]
+
+
+class NotYet(NamedTuple):
+    """A run that has no result yet: an answer is missing."""
+
+    code: RunReasonCode
+    text: str
+
+
+class Running(Protocol):
+    """What runs a function."""
+
+    async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
+        """Run the function of a trigger. Raises the errors of the client."""
+        ...
+
+
+class Publishing(Protocol):
+    """What publishes a run of the journal, see `Publication`."""
+
+    async def publish(self, entry: Entry) -> Published:
+        """Publish a run."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Relayer:
+    """Runs the triggers that are due until it is cancelled, or once. `places` is how many runs there are at once.
+
+    `ask_time` makes a request to the registry, whose answer tells the time. `steady_s` is a monotonic clock.
+    """
+
+    settings: RelayerSettings
+    journal: Journal
+    following: Following
+    running: Running
+    publishing: Publishing
+    clock: RegistryClock
+    caps: Caps
+    figures: Figures
+    engine: Engine
+    ask_time: Callable[[], Awaitable[object]]
+    steady_s: Callable[[], float]
+    places: int
+    trouble: str = field(default="the triggers have not been read yet", init=False)
+    _turns: Turns = field(init=False)
+    _wakes: Wakes = field(default_factory=Wakes, init=False)
+    # Triggers with a run that waits or runs: each is looked at again when it ends.
+    _busy: set[Signature] = field(default_factory=set["Signature"], init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
+    _published_now: set[tuple[Signature, bytes]] = field(default_factory=set[tuple["Signature", bytes]], init=False)
+    # When a trigger was last told that its runs are skipped.
+    _told: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        """Take part in the following of triggers."""
+        self._turns = Turns(places=self.places, is_open=self.settings.served.signers is None)
+        self.following.on_change = self._see
+        self.caps.relayer = self.journal.fact("relayer")
+
+    async def serve(self) -> None:
+        """Follow, run and publish, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow())
+            group.create_task(self._look_always())
+            group.create_task(self._publish_always())
+
+    async def once(self) -> bool:
+        """One step: publish what was left, run what is due, publish it. Whether nothing is left.
+
+        Raises the errors of the client while it reads the triggers.
+        """
+        await self.following.begin()
+        await self._publish_left()
+        now_ms = await self._time()
+        if now_ms is None:
+            return False
+        self._look(now_ms)
+        while self._turns.count:
+            self._start_runs()
+            wait_s = self._turns.seconds_to_wait(self.steady_s())
+            await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        await self._publish_left()
+        return not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                cursor = await self.following.begin()
+                self.trouble = ""
+                _log.info("following", triggers=len(self.following.tracked), registry=self.settings.registry)
+                await self.following.follow(cursor)
+            except FAILURES as error:
+                self._fail("registry", "cannot follow the triggers", error)
+                self.trouble = f"cannot follow the triggers: {error}"
+            except Exception as error:  # noqa: BLE001 - an error in one page must not end the others' runs
+                self._fail("internal", "cannot follow the triggers", error)
+            await asyncio.sleep(RETRY_MS / 1_000)
+
+    async def _look_always(self) -> None:
+        while True:
+            try:
+                now_ms = await self._time()
+                if now_ms is not None:
+                    self._look(now_ms)
+                    self._start_runs()
+            except Exception as error:  # noqa: BLE001 - it may pass
+                self._fail("internal", "cannot look for runs", error)
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        """Until something changed, a signer has rested, or the clock may have stepped."""
+        self._changed.clear()
+        rest_s = self._turns.seconds_to_wait(self.steady_s())
+        try:
+            async with asyncio.timeout(min(_LOOK_S, _LOOK_S if rest_s is None else rest_s)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _time(self) -> int | None:
+        """The time by which runs are due; None, and an alarm, while this machine and the registry disagree."""
+        now_ms = self.clock.now_ms()
+        if now_ms is None or not self.clock.is_fresh():
+            try:
+                await self.ask_time()
+            except FAILURES as error:
+                self._fail("registry", "the registry does not tell the time", error)
+            now_ms = self.clock.now_ms() if self.clock.is_fresh() else None
+        self.figures.show("clocks_agree", float(now_ms is not None))
+        if now_ms is None:
+            self.trouble = "this machine and the registry do not agree on the time: nothing runs"
+            _log.error("nothing runs: the clocks are more than five minutes apart, or the registry is silent")
+        elif self.trouble.startswith("this machine"):
+            self.trouble = ""
+        return now_ms
+
+    def _see(self, sig: Signature) -> None:
+        """A trigger appeared, ended or returned."""
+        if sig in self.following.tracked:
+            self._wakes.at(sig, 0)
+        else:
+            self._wakes.forget(sig)
+        self.figures.show("triggers", len(self.following.tracked))
+        self._changed.set()
+
+    def _look(self, now_ms: int) -> None:
+        """Plan the runs that are due, and let them wait for their turns."""
+        if self._wakes.is_back(now_ms):
+            for sig in self.following.tracked:
+                self._wakes.at(sig, 0)
+        dues = [due for sig in self._wakes.due(now_ms) if (due := self._look_at(sig, now_ms)) is not None]
+        if dues:
+            self.journal.plan(dues, now_ms)
+        for due in dues:
+            self._busy.add(due.sig)
+            self._turns.put(self.following.tracked[due.sig].trigger.signer, due)
+        self.figures.show("runs_waiting", self._turns.count)
+
+    def _look_at(self, sig: Signature, now_ms: int) -> Due | None:
+        tracked, known = self.following.tracked.get(sig), self.journal.known(sig)
+        if tracked is None or known is None or known.ended_ms is not None or sig in self._busy:
+            return None
+        rests_ms = min(known.rests_until_ms, now_ms + _REST_MS_MAX)  # the clock may have gone back
+        if rests_ms > now_ms:
+            self._wakes.at(sig, rests_ms)
+            return None
+        look = tracked.plan.look(known.seen, now_ms)
+        if look.gap is not None:
+            self._note(look.gap, tracked.plan.delta_ms, now_ms)
+        if look.due is None and look.wake_ms is not None:
+            self._wakes.at(sig, look.wake_ms)
+        return look.due
+
+    def _note(self, gap: Gap, delta_ms: int, now_ms: int) -> None:
+        """Put the note of a gap into the journal; it is published with what is left."""
+        entry = self.journal.entry(gap.sig, gap.kind, gap.payload)
+        if entry is not None and entry.state is not State.PLANNED:
+            return
+        if entry is not None:
+            code, text = "unanswered", "the run had no answer to a question of the function in time"
+        elif now_ms <= gap.to_ms + delta_ms:
+            code, text = "overtaken", "several runs were due at once, and the newest is made"
+        else:
+            code, text = "gap", "this relayer did not run then"
+        content = Content.of(missed(gap, code, text, self.engine), [])
+        self.journal.note(gap, "missed", *content.bytes_and_hash(), now_ms)
+        self.figures.add("runs_total", "missed")
+        _log.warning("missed", trigger=gap.sig, ticks=gap.ticks, from_ms=gap.from_ms, to_ms=gap.to_ms, reason=code)
+        if code == "unanswered":
+            self._judge(gap.sig, now_ms, is_failure=True)
+
+    def _start_runs(self) -> None:
+        while (turn := self._turns.take(self.steady_s())) is not None:
+            task = asyncio.create_task(self._run(*turn))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, signer: Address, due: Due) -> None:
+        """A turn: attempt a run, then look at its trigger again: at once, or after a pause if it has no result."""
+        began_s, is_decided = self.steady_s(), False
+        try:
+            is_decided = await self._attempt(due)
+        except FAILURES as error:
+            self._fail("registry", "a run has to wait", error, trigger=due.sig)
+        except Exception as error:  # noqa: BLE001 - a run must not end the others
+            self._fail("internal", "a run has failed", error, trigger=due.sig)
+        finally:
+            now_s = self.steady_s()
+            self._turns.ended(signer, now_s - began_s, now_s)
+            self._busy.discard(due.sig)
+            if due.sig in self.following.tracked:
+                self._wakes.at(due.sig, 0 if is_decided else self._wakes.latest_ms + RETRY_MS)
+            self._changed.set()
+
+    async def _attempt(self, due: Due) -> bool:
+        """Run what is due and publish it; whether it has a result. Raises the errors of the client."""
+        trigger = await self.following.asked_again(due.sig)
+        if trigger is None:
+            self.journal.give_up(due, is_decided=False)
+            return False
+        now_ms = self.clock.now_ms()
+        if now_ms is None or now_ms > due.until_ms:
+            return False
+        if code := await self._skipped(trigger, now_ms):
+            await self._skip(due, code, now_ms)
+            return True
+        made = await self.running.run(trigger, due)
+        if isinstance(made, NotYet):
+            self.figures.add("failures_total", "incomplete")
+            _log.info("no result yet", trigger=due.sig, time_ms=due.timestamp_ms, code=made.code, reason=made.text)
+            return False
+        self.caps.count(made.run, now_ms)
+        await self._keep(due, Content.of(made.run, made.intents), now_ms)
+        self._judge(due.sig, now_ms, is_failure=made.run.result == "stopped")
+        return True
+
+    async def _skipped(self, trigger: Trigger, now_ms: int) -> RunReasonCode | None:
+        """Why this relayer does not make a run of this trigger; None if it does."""
+        limit = int(trigger.execution_fee_limit)
+        if limit and self.settings.fee_of(trigger) > limit:
+            return "fee-limit"
+        return await self.caps.reached(trigger.sig, now_ms)
+
+    async def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> None:
+        """Tell once an hour that runs are skipped, and pass over the others."""
+        if now_ms - self._told.get(due.sig, 0) < _TOLD_MS:
+            self.journal.give_up(due, is_decided=True)
+            return
+        self._told[due.sig] = now_ms
+        _log.warning("runs are skipped", trigger=due.sig, reason=code)
+        await self._keep(due, Content.of(skipped(due, code, SKIPPED[code], self.engine), []), now_ms)
+
+    async def _keep(self, due: Due, content: Content, now_ms: int) -> None:
+        """Put a result into the journal, and then publish it."""
+        body, hash_ = content.bytes_and_hash()
+        self.journal.ran(due, content.run.result, body, hash_, now_ms)
+        self.figures.add("runs_total", content.run.result)
+        entry = self.journal.entry(due.sig, due.kind, due.payload)
+        if entry is not None:
+            await self._publish(entry)
+
+    def _judge(self, sig: Signature, now_ms: int, *, is_failure: bool) -> None:
+        """Count failures in sequence: from the third on the trigger rests."""
+        known = self.journal.known(sig)
+        if known is None or not (is_failure or known.failures):
+            return
+        failures = known.failures + 1 if is_failure else 0
+        rest_ms = min(_REST_MS_MAX, _REST_MS << min(failures - FAILURES_MAX, 10)) if failures >= FAILURES_MAX else 0
+        self.journal.failed(sig, failures, now_ms + rest_ms if rest_ms else 0)
+        if rest_ms:
+            _log.warning("the trigger rests after failures", trigger=sig, failures=failures, seconds=rest_ms // 1_000)
+
+    async def _publish(self, entry: Entry) -> bool:
+        """Publish a run, unless that is being done; whether the registry has it now, or refuses it for ever."""
+        key = (entry.sig, entry.payload)
+        if key in self._published_now:
+            return False
+        self._published_now.add(key)
+        try:
+            published = await self.publishing.publish(entry)
+        except FAILURES as error:
+            self._fail("registry", "a run cannot be published yet", error, trigger=entry.sig)
+            return False
+        finally:
+            self._published_now.discard(key)
+        self.journal.published(entry, self.clock.own_ms())
+        self._report(entry, published)
+        return True
+
+    def _report(self, entry: Entry, published: Published) -> None:
+        lateness_s = (self.clock.own_ms() - entry.timestamp_ms) / 1_000
+        if entry.result != "missed":
+            self.figures.show("lateness_seconds", lateness_s)
+        for outcome, count in (("written", published.written), ("refused", len(published.refused))):
+            self.figures.add("intents_total", outcome, count)
+        if published.run is None:
+            self.figures.add("failures_total", "refused")
+            return
+        if self.caps.relayer is None and len(published.run.records) == 1:
+            self.caps.relayer = published.run.records[0].relayer
+            self.journal.keep_fact("relayer", self.caps.relayer)
+        _log.info(
+            "published", trigger=entry.sig, run=published.run.hash, result=published.run.result,
+            intents=published.written, seconds=round(lateness_s, 1), withheld=published.withheld or None,
+        )  # fmt: skip
+
+    async def _publish_left(self) -> bool:
+        """Publish the runs in the journal that the registry does not have; whether all of them are published."""
+        left = self.journal.unfinished(State.RAN)
+        self.figures.show("runs_unpublished", len(left))
+        done = True
+        for start in range(0, len(left), _PUBLISHED_AT_ONCE):
+            done &= all(await asyncio.gather(*map(self._publish, left[start : start + _PUBLISHED_AT_ONCE])))
+        return done
+
+    async def _publish_always(self) -> None:
+        pause_s = RETRY_MS / 1_000
+        while True:
+            try:
+                done = await self._publish_left()
+            except Exception as error:  # noqa: BLE001 - it may pass
+                self._fail("internal", "cannot publish", error)
+                done = False
+            pause_s = RETRY_MS / 1_000 if done else min(2 * pause_s, _PAUSE_S_MAX)
+            await asyncio.sleep(pause_s)
+
+    def _fail(self, kind: str, what: str, error: Exception, **facts: object) -> None:
+        self.figures.add("failures_total", kind)
+        _log.error(what, error=type(error).__name__, reason=str(error), **facts)
