@@ -18,6 +18,7 @@ import msgspec
 
 from builders import Bundle
 from decoder import FIELD, KIB, PLAIN, Decoder, Frames
+from guest_decoders import GUEST_DECODERS
 from muniment.chains import multicall, prices
 from muniment.chains.tokens import parse_token_list
 from muniment.operate.watch.events import event_in
@@ -175,6 +176,7 @@ JSON_FRAMES: Frames = ((b"", b""), (b"[", b"]"), (b'["', b"]"), (b'{"a":"', b"")
 DECODERS: tuple[Decoder, ...] = (
     *_texts(),
     *TLOG_DECODERS,
+    *GUEST_DECODERS,
     Decoder(
         "heads of an answer",
         _answer_heads,
@@ -629,6 +631,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "console._LINK compile",
             "console._resolved split",
             "console.without_comments splitlines",
+            "guest._words split",
             "http._pieces split",
             "http._PATH_PARAMETER compile",
             "http._described sub",

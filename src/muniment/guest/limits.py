@@ -1,0 +1,67 @@
+"""The limits of a run, and where each comes from. Counted ones give the same verdict on every machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+
+# What a registry takes as function.wasm unless its setting `wasm_bytes_max` says otherwise.
+MODULE_BYTES_MAX: Final = 16 * _MIB
+# Compilers need time and memory that grow with the code, and with a function more than linearly. Functions that are
+# compiled from AssemblyScript have 20 to 200 KiB of code, their longest body a few KiB.
+CODE_BYTES_MAX: Final = _MIB
+BODY_BYTES_MAX: Final = 128 * _KIB
+
+# Units of the engine, about one for each instruction. Honest functions need 7 to 349 million.
+FUEL: Final = 2 * 10**9
+# Fuel is not time: one instruction may fill a memory. CPU seconds of the child from the instantiation on.
+GUEST_CPU_S: Final = 2.0
+MEMORY_BYTES: Final = 64 * _MIB
+# Tables of AssemblyScript have one entry for each function that is passed as a value.
+TABLE_ENTRIES: Final = 10_000
+STACK_BYTES: Final = 512 * _KIB
+
+# Calls of imports but logs: four for each query, to encode, ask, decode and hash.
+HOST_CALLS_MAX: Final = 256
+# Each may be a request to a node.
+QUERIES_MAX: Final = 64
+# JSON texts of all answers, UTF-8: half of what the record of a run may have (256 KiB).
+ANSWER_BYTES_MAX: Final = 128 * _KIB
+INTENTS_MAX: Final = 32
+# One intent as the guest sends it, UTF-8: what a registry takes as one intent.
+INTENT_BYTES_MAX: Final = 128 * _KIB
+LOG_LINES_MAX: Final = 200
+LOG_LINE_LENGTH_MAX: Final = 4_000
+# UTF-8 bytes of all lines: a quarter of the record of a run.
+LOG_BYTES_MAX: Final = 64 * _KIB
+# A line too many costs nothing but the call, some three microseconds.
+LOG_CALLS_MAX: Final = 10_000
+# UTF-16 units of a text that an import reads or returns: room for the largest intent or answer twice.
+TEXT_LENGTH_MAX: Final = 256 * _KIB
+# Of the message that a run ends with: what a record may have.
+REASON_LENGTH_MAX: Final = 1_000
+
+# Types of Solidity nest three deep in practice. Pointers may share what they point to, so the cost of decoding is not
+# bounded by the size of the data: steps are counted, over the whole run. A step is a word that is read, a value that
+# is written, or a tenth of a character of a type, and takes two microseconds.
+ABI_DEPTH_MAX: Final = 8
+ABI_TYPE_LENGTH_MAX: Final = 2_000
+ABI_STEPS_MAX: Final = 250_000
+
+# The child as a process.
+PROCESS_S: Final = 10.0
+PROCESS_CPU_S: Final = 10
+PROCESS_MEMORY_BYTES: Final = 1024 * _MIB
+PROCESS_FILES: Final = 8
+
+# Frames of the pipe: a job with its compiled code and inputs; a result with 32 intents and its logs.
+JOB_BYTES_MAX: Final = 128 * _MIB
+RESULT_BYTES_MAX: Final = INTENTS_MAX * INTENT_BYTES_MAX + 4 * LOG_BYTES_MAX
+COMPILED_BYTES_MAX: Final = 96 * _MIB
+
+# Children at once; each has at most `PROCESS_MEMORY_BYTES`, and about 30 MB of its own.
+CHILDREN_MAX: Final = 32
+# Compiled modules that the parent keeps, 300 kB for a usual one.
+COMPILED_KEPT_BYTES: Final = 128 * _MIB
