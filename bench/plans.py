@@ -136,7 +136,7 @@ class Recorder:
     """A database, or a transaction, that notes each statement; what has no answer yet is asked."""
 
     visible_before = PostgresDatabase.visible_before
-    lists_subqueries = PostgresDatabase.lists_subqueries
+    plans_as_written = PostgresDatabase.plans_as_written
     times_differ_ms = PostgresDatabase.times_differ_ms
     adds_events = True
     for_update = " FOR UPDATE"

@@ -45,7 +45,7 @@ class Explained:
     """A database, or a transaction, that explains what it is asked."""
 
     visible_before = PostgresDatabase.visible_before
-    lists_subqueries = PostgresDatabase.lists_subqueries
+    plans_as_written = PostgresDatabase.plans_as_written
     times_differ_ms = PostgresDatabase.times_differ_ms
 
     def __init__(self, database: PostgresDatabase) -> None:

@@ -115,8 +115,11 @@ class Reader(Protocol):
         ...
 
     @property
-    def lists_subqueries(self) -> bool:
-        """Whether the engine makes a list of the rows of a NOT IN once, and searches it, however long it expects it."""
+    def plans_as_written(self) -> bool:
+        """Whether the engine follows the form of a statement, however many rows it expects.
+
+        Then it makes a list of the rows of a NOT IN once, and merges the parts of a UNION ALL in their order.
+        """
         ...
 
     @property

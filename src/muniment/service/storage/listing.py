@@ -14,7 +14,8 @@ marked too early. The second page of ten, newest first, merges the first 21 numb
     ORDER BY 1 DESC LIMIT 11 OFFSET 10
 
 The eleventh row shows that another page follows. The records are read by these numbers, so that no other record is
-read.
+read. A first page is simpler where the index gives the rows in order: one statement reads numbers and records. Several
+such parts are merged by SQLite only up to the end of the page; PostgreSQL might sort all their rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, LiteralString, NamedTuple
 
-from muniment.service.storage.pages import PageStatements, RecordSource
+from muniment.service.storage.pages import PageStatements, RecordSource, by_key
 from muniment.service.storage.scopes import SEQ_MAX, PageRequest, Scope
 from muniment.service.storage.sql import Condition, Where
 
@@ -64,11 +65,19 @@ def at_time(statements: PageStatements, now_ms: int) -> PageStatements:
     return statements._replace(parameters=[now_ms if each is NOW else each for each in statements.parameters])
 
 
-def page_statements(listed: Listed, parts: Sequence[Part], within: Scope, request: PageRequest) -> PageStatements:
-    """The statements for a page."""
-    keys, parameters = page_keys(listed, parts, within, request)
+def page_statements(
+    listed: Listed, parts: Sequence[Part], within: Scope, request: PageRequest, *, as_written: bool
+) -> PageStatements:
+    """The statements for a page; `as_written` is that of the reader (`Reader.plans_as_written`)."""
     source = RecordSource(listed.tables, listed.seq, listed.record, request.sort)
-    return PageStatements(keys, source, parameters, request.limit, request.bytes_max, is_long=request.is_long)
+    if request.offset or any(part.few for part in parts) or (len(parts) > 1 and not as_written):
+        keys, parameters = page_keys(listed, parts, within, request)
+        records = by_key(source, keys)
+    else:
+        chosen = [_chosen(listed, part, within) for part in parts]
+        keys, records = _in_order(listed, tuple(tables for tables, _ in chosen), request.sort)
+        parameters = [*(each for _, parameters in chosen for each in parameters), request.limit + 1, request.offset]
+    return PageStatements(keys, records, source, parameters, request.limit, request.bytes_max, is_long=request.is_long)
 
 
 def page_keys(
@@ -100,6 +109,17 @@ def _chosen(listed: Listed, part: Part, within: Scope) -> tuple[LiteralString, l
         return f"{tables}{where.sql}", where.parameters
     few = f"(SELECT {listed.columns} FROM {tables} WHERE {part.few.sql} {_FENCE}) few"
     return f"{few}{where.sql}", [*part.few.values, *where.parameters]
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _in_order(listed: Listed, chosen: tuple[LiteralString, ...], sort: int) -> tuple[LiteralString, LiteralString]:
+    """The statements for the numbers, and for the numbers and records, of a first page."""
+    return _merged(listed.seq, chosen, sort), _merged(f"{listed.seq}, {listed.record}", chosen, sort)
+
+
+def _merged(columns: LiteralString, chosen: tuple[LiteralString, ...], sort: int) -> LiteralString:
+    rows = " UNION ALL ".join(f"SELECT {columns} FROM {each}" for each in chosen)
+    return f"{rows} ORDER BY 1 {'ASC' if sort == 1 else 'DESC'} LIMIT ? OFFSET ?"
 
 
 @lru_cache(maxsize=_STATEMENTS_KEPT)

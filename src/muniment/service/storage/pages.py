@@ -42,10 +42,11 @@ class PageStatements(NamedTuple):
     """The statements that read a page.
 
     `keys` gives the numbers of its rows, `seq`, up to one beyond `limit`; `records` gives `seq` and `record` of the
-    same rows in the same order, from the same parameters.
+    same rows in the same order, from the same parameters. An engine reads no more records than it returns.
     """
 
     keys: LiteralString
+    records: LiteralString
     source: RecordSource
     parameters: Sequence[object]
     limit: int
@@ -53,11 +54,6 @@ class PageStatements(NamedTuple):
     bytes_max: int | None = None
     # Many rows are skipped, so the keys are read off the event loop.
     is_long: bool = False
-
-    @property
-    def records(self) -> LiteralString:
-        """The statement that reads the records of `keys`, without a sort: an engine reads no more than it returns."""
-        return _by_key(self.source, self.keys)
 
 
 async def read_page(database: Reader, page: PageStatements, client: str) -> PageRead:
@@ -131,12 +127,12 @@ async def _first_records(
     database: Reader, source: RecordSource, keys: list[int], bytes_max: int
 ) -> tuple[list[Row], int]:
     repeated = [keys[-1]] * (-len(keys) % _KEYS_STEP)
-    sql = _by_key(source, placeholders(len(keys) + len(repeated)))
+    sql = by_key(source, placeholders(len(keys) + len(repeated)))
     return await database.fetch_some(sql, [*keys, *repeated], rows_max=len(keys), bytes_max=bytes_max)
 
 
 @lru_cache(maxsize=_STATEMENTS_KEPT)
-def _by_key(source: RecordSource, keys: LiteralString) -> LiteralString:
+def by_key(source: RecordSource, keys: LiteralString) -> LiteralString:
     """The statement for the records of `keys`: placeholders, or a query."""
     tables, seq, record, sort = source
     direction = "ASC" if sort == 1 else "DESC"

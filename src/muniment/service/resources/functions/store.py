@@ -185,5 +185,6 @@ async def search(database: Reader, query: FunctionQuery, client: str = "") -> Pa
     if query.cids is not None:
         digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
         conditions.append(Condition(f"f.digest IN ({placeholders(len(digests))})", tuple(digests)))
-    statements = page_statements(listed, [Part(tuple(conditions))], scope(database, query), query)
+    parts, within = [Part(tuple(conditions))], scope(database, query)
+    statements = page_statements(listed, parts, within, query, as_written=database.plans_as_written)
     return Page(*await read_page(database, statements, client))

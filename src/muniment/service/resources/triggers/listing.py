@@ -80,13 +80,14 @@ async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str
     within = await timed_scope(database, "triggers", query)
     # A query with a list has no hash, and other clients rarely name the same signatures.
     statements = _statements if query.sigs is None else _statements.__wrapped__
-    in_index = query.is_long and database.lists_subqueries
-    return Page(*await read_page(database, at_time(statements(query, within, in_index), now_ms), client))
+    page = at_time(statements(query, within, database.plans_as_written), now_ms)
+    return Page(*await read_page(database, page, client))
 
 
 @lru_cache(maxsize=_PAGES_KEPT)
-def _statements(query: TriggerQuery, within: Scope, in_index: bool) -> PageStatements:  # noqa: FBT001 - a key of the cache
-    return page_statements(_TABLE, _parts(query, in_index=in_index), within, query)
+def _statements(query: TriggerQuery, within: Scope, as_written: bool) -> PageStatements:  # noqa: FBT001 - a key of the cache
+    parts = _parts(query, in_index=query.is_long and as_written)
+    return page_statements(_TABLE, parts, within, query, as_written=as_written)
 
 
 def _parts(query: TriggerQuery, *, in_index: bool) -> list[Part]:

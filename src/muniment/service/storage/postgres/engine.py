@@ -48,7 +48,7 @@ class PostgresDatabase:
 
     is_shared: bool = True
     visible_before: LiteralString = "settled_seq()"
-    lists_subqueries: bool = False
+    plans_as_written: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
     def __init__(

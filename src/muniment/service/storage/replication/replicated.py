@@ -76,7 +76,7 @@ class _RequestReader:
     """The `Reader` of one request: a replica until that fails or lacks a row, then the primary."""
 
     visible_before: LiteralString = PostgresDatabase.visible_before
-    lists_subqueries: bool = PostgresDatabase.lists_subqueries
+    plans_as_written: bool = PostgresDatabase.plans_as_written
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
     __slots__ = ("_primary", "_replica")

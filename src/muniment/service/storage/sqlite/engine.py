@@ -55,7 +55,7 @@ class SqliteDatabase:
 
     is_shared: bool = False
     visible_before: LiteralString = ""
-    lists_subqueries: bool = True
+    plans_as_written: bool = True
     times_differ_ms: int
 
     def __init__(
