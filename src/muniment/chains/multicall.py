@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from muniment.protocol.evm.address import Address
@@ -19,12 +20,15 @@ GET_ETH_BALANCE: Final = bytes.fromhex("4d2301cc")
 GET_BLOCK_NUMBER: Final = bytes.fromhex("42cbb15c")
 LATEST_ROUND_DATA: Final = bytes.fromhex("feaf968c")
 DECIMALS: Final = bytes.fromhex("313ce567")
+# An honest token has at most this many decimals (uint8 in EIP-20).
+DECIMALS_MAX: Final = 255
 WORD: Final = 32
 # An honest token reads a balance with some 30,000 gas; proxies and rebasing tokens need less than this.
 READ_GAS_MAX: Final = 100_000
 # The longest useful answer: the five words of latestRoundData. Further bytes are a return bomb, and are cut off.
 _RETURNED_BYTES_MAX: Final = 5 * WORD
 _ENTRY: Final = 67
+_READER: Final = bytes.fromhex(Path(__file__).with_name("one_shot_reader.hex").read_text("ascii"))
 _BALANCE_READ, _ALLOWANCE_READ = 1, 2
 
 
@@ -104,10 +108,10 @@ def number_of(returned: bytes | None) -> int | None:
     return int.from_bytes(returned) if returned is not None and len(returned) == WORD else None
 
 
-def one_shot(code: bytes, wallet: Address, spender: Address, tokens: Sequence[Address]) -> bytes:
-    """The creation code with the constructor's arguments; the token at address zero is the native coin."""
+def one_shot(wallet: Address, spender: Address, tokens: Sequence[Address]) -> bytes:
+    """The creation code of the reader with its arguments; the token at address zero is the native coin."""
     arguments = [word(wallet), word(spender), word(READ_GAS_MAX), word(4 * WORD), word(len(tokens))]
-    return b"".join([code, *arguments, *(word(token) for token in tokens)])
+    return b"".join([_READER, *arguments, *(word(token) for token in tokens)])
 
 
 @dataclass(frozen=True, slots=True)

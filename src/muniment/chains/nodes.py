@@ -156,8 +156,8 @@ class Nodes:
     def _is_past(self, since_s: float | None, seconds: float) -> bool:
         return since_s is not None and self.now_s() - since_s >= seconds
 
-    async def ask(self, node: Node, calls: Sequence[Call]) -> list[Any]:
-        """The answers to `calls`, in as many requests as needed.
+    async def ask(self, node: Node, calls: Sequence[Call], *, bytes_max: int = ANSWER_BYTES_MAX) -> list[Any]:
+        """The answers to `calls`, in as many requests as needed, each answered with at most `bytes_max`.
 
         Raises `Unreachable`, also for a node of another chain.
         """
@@ -174,7 +174,7 @@ class Nodes:
         for at in range(0, len(calls), CALLS_MAX):
             answers += await ask(
                 self.outgoing, node.url, calls[at : at + CALLS_MAX],
-                seconds_max=seconds_max, bytes_max=ANSWER_BYTES_MAX, chain_id=self.chain.id,
+                seconds_max=seconds_max, bytes_max=bytes_max, chain_id=self.chain.id,
             )  # fmt: skip
         return answers
 
@@ -294,6 +294,12 @@ def block_hash_in(answer: object, number: int) -> bytes | None:
     if found is None or len(found) != _HASH_BYTES or quantity_of(block.get("number")) != number:
         raise Unreachable("garbage", "no block")
     return found
+
+
+def block_number_in(answer: object) -> int | None:
+    """The block's number in an answer to `eth_getBlockByNumber`; None when the answer has none."""
+    block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    return quantity_of(block.get("number"))
 
 
 def block_time_in(answer: object) -> int | None:

@@ -119,6 +119,21 @@ def price_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> float | Non
     `heartbeat_s` is the time after which the feed promises a new round. `answeredInRound` is not checked: Chainlink
     calls it deprecated.
     """
+    answer = _answer_of_round(last, now_s, heartbeat_s)
+    if answer is None:
+        return None
+    price = answer / 10**last.decimals
+    return price if is_plausible(price) else None
+
+
+def exact_price_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> int | None:
+    """The price as `price_of_round` takes it, in 10^-18 US dollars, rounded down; None if it rounds to nothing."""
+    answer = _answer_of_round(last, now_s, heartbeat_s)
+    return None if answer is None else answer * 10**PRICE_DECIMALS // 10**last.decimals or None
+
+
+def _answer_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> int | None:
+    """The feed's number, in units of its decimals, if the round is recent and the price not too high."""
     returned, decimals = last.returned, last.decimals
     if len(returned) != _ROUND_BYTES or not 0 <= decimals <= FEED_DECIMALS_MAX:
         return None
@@ -127,10 +142,7 @@ def price_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> float | Non
     if not now_s - heartbeat_s - CLOCK_SLACK_S <= updated_s <= now_s + CLOCK_SLACK_S:
         return None
     # Compared as integers, because a float could overflow.
-    if not 0 < answer <= int(PRICE_MAX) * 10**decimals:
-        return None
-    price = answer / 10**decimals
-    return price if is_plausible(price) else None
+    return answer if 0 < answer <= int(PRICE_MAX) * 10**decimals else None
 
 
 class StaticPrices:

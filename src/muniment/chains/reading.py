@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, cast
 
 from muniment.chains import multicall
@@ -36,7 +35,6 @@ _GROUP_ROUNDS_MAX: Final = 20
 _LIMIT_EXCEEDED: Final = -32005
 # The answer for a token takes 640 characters: 320 bytes of ABI data in hex, for its balance and its allowance.
 _TOKENS_PER_REQUEST: Final = 300
-_READER: Final = bytes.fromhex(Path(__file__).with_name("one_shot_reader.hex").read_text("ascii"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,7 @@ class _Reader:
 
     def _one_shot(self, chunk: list[Address], block: str) -> Call:
         spender = self.chain.settler or _ZERO
-        return eth_call(multicall.one_shot(_READER, self.wallet, spender, chunk), block=block)
+        return eth_call(multicall.one_shot(self.wallet, spender, chunk), block=block)
 
     async def _fall_back(self, block: int, tokens: list[Address]) -> dict[Address, Holding]:
         """Read the holdings through Multicall3, at one block. Tokens that burn gas are banned."""

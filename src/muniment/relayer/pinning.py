@@ -1,0 +1,222 @@
+"""The block at which a run reads a chain, so that a run has one right answer and anybody can repeat it.
+
+It is the highest block whose time is not after the second of the run, once a later block is seen and enough blocks
+are on top of it; for an event, the event's block. A chain that makes no blocks is read at its head if two nodes agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from msgspec import UNSET
+
+from muniment.chains.agreeing import DisagreementError, agreed
+from muniment.chains.nodes import (
+    BEHIND,
+    BLOCK_MAX,
+    NodeLimits,
+    Nodes,
+    block_hash_in,
+    block_number_in,
+    block_time_in,
+)
+from muniment.chains.rpc import Call
+from muniment.outgoing import Unreachable
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.runs.types import RunBlock
+
+if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
+    from muniment.chains.nodes import Node
+    from muniment.outgoing import Outgoing
+
+PIN_CONFIRMATIONS: Final = 1
+# The time of one request to a node for a run.
+CALL_SECONDS_MAX: Final = 5.0
+# No chain of the catalogue pauses for as long while it works.
+QUIET_SECONDS: Final = 120
+# Pins of one relayer: each second of each chain is looked for once, however many runs are due then.
+_PINS_KEPT: Final = 1_024
+# Blocks in one request of a search: each may take 100 KB, and answers are read up to 8 MiB.
+_ASKED_AT_ONCE: Final = 8
+
+
+class Incomplete(Exception):
+    """A run that cannot be made now, and is tried again: `code` is one of the reasons of `incomplete`."""
+
+    def __init__(self, code: Literal["no-block", "no-answer", "nodes-differ"], text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class Pin(NamedTuple):
+    """A block at which a run reads a chain; `time_s` is its time, `is_quiet` that its chain made no blocks."""
+
+    chain_id: int
+    number: int
+    hash: bytes
+    time_s: int
+    is_quiet: bool = False
+
+    def block(self) -> RunBlock:
+        """The block as a record of a run has it."""
+        quiet = True if self.is_quiet else UNSET
+        return RunBlock(chain_id=self.chain_id, number=self.number, hash=Bytes32.from_raw(self.hash), quiet=quiet)
+
+
+class _Block(NamedTuple):
+    number: int
+    hash: bytes
+    time_s: int
+
+
+def nodes_of(
+    outgoing: Outgoing, chains: Iterable[Chain], *, now_s: Callable[[], float], chance: Callable[[], float]
+) -> dict[int, Nodes]:
+    """The nodes of those of `chains` that have any, by chain. `now_s` only goes forward; `chance` is from 0 to 1."""
+    limits = NodeLimits(answer_seconds_max=CALL_SECONDS_MAX)
+    return {
+        chain.id: Nodes(outgoing, chain, now_s=now_s, chance=chance, limits=limits)
+        for chain in chains
+        if chain.rpc_urls
+    }
+
+
+@dataclass(slots=True, kw_only=True)
+class Pins:
+    """Finds the blocks for the runs of one relayer. `nodes` has the chains that it may read, `now_ms` is its time."""
+
+    nodes: Mapping[int, Nodes]
+    now_ms: Callable[[], int]
+    confirmations: int = PIN_CONFIRMATIONS
+    _found: OrderedDict[tuple[int, int], asyncio.Task[Pin]] = field(
+        default_factory=OrderedDict[tuple[int, int], "asyncio.Task[Pin]"]
+    )
+
+    async def pin(self, chain_id: int, second: int) -> Pin:
+        """The block of a chain for a second (Unix time). Raises `Incomplete`; `KeyError` for a chain without nodes.
+
+        Callers that want the same block share one search, and a found block is kept.
+        """
+        key, nodes = (chain_id, second), self.nodes[chain_id]
+        task = self._found.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._found[key] = asyncio.create_task(self._search(nodes, second))
+            while len(self._found) > _PINS_KEPT:
+                self._found.popitem(last=False)
+        # Shielded: a cancelled run must not cancel the search of others.
+        return await asyncio.shield(task)
+
+    def forget(self, pin: Pin) -> None:
+        """Look for a block again next time, because nodes do not have this one any more."""
+        for key, task in list(self._found.items()):
+            if task.done() and not task.cancelled() and task.exception() is None and task.result() == pin:
+                del self._found[key]
+
+    async def pin_event(self, chain_id: int, number: int, block_hash: bytes) -> Pin:
+        """The block of an event. Raises `Incomplete`, also when the block is not canonical any more."""
+        nodes = self.nodes[chain_id]
+
+        async def ask(node: Node) -> Pin | None:
+            (found,) = await _blocks(nodes, node, [number])
+            return None if found is None or found.hash != block_hash else Pin(chain_id, *found)
+
+        pin = await _agreed(nodes, ask)
+        if pin is None:
+            raise Incomplete("no-block", f"chain {chain_id} does not have the block of the event now")
+        return pin
+
+    async def _search(self, nodes: Nodes, second: int) -> Pin:
+        chain_id = nodes.chain.id
+        pin = await _agreed(nodes, lambda node: self._pin_at(nodes, node, second))
+        if pin is None:
+            raise Incomplete("no-block", f"chain {chain_id} has no confirmed block after the time of the run yet")
+        if pin.is_quiet and len(nodes.nodes) == 1:
+            raise Incomplete("no-block", f"chain {chain_id} makes no blocks, and only one node is configured for it")
+        return pin
+
+    async def _pin_at(self, nodes: Nodes, node: Node, second: int) -> Pin | None:
+        """The block as one node sees it; None: it does not know it yet. Raises `Unreachable`."""
+        head = await _head(nodes, node)
+        is_quiet = self.now_ms() // 1_000 - head.time_s >= QUIET_SECONDS
+        if head.time_s <= second:
+            return Pin(nodes.chain.id, *head, is_quiet=True) if is_quiet else None
+        found = await _highest_until(nodes, node, head, second)
+        if head.number - found.number >= self.confirmations:
+            return Pin(nodes.chain.id, *found)
+        return Pin(nodes.chain.id, *found, is_quiet=True) if is_quiet else None
+
+
+async def _agreed(nodes: Nodes, ask: Callable[[Node], Any]) -> Pin | None:
+    """What two nodes say, as `chains.agreeing` counts. Raises `Incomplete`."""
+    try:
+        return await agreed(nodes, ask)
+    except DisagreementError:
+        raise Incomplete("nodes-differ", f"nodes of chain {nodes.chain.id} have different blocks") from None
+    except Unreachable as error:
+        text = f"too few nodes of chain {nodes.chain.id} answer ({error.reason})"
+        raise Incomplete("no-answer", text) from None
+
+
+async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block:
+    """The highest block with a time of at most `second`; `head` is later.
+
+    Times of blocks never fall, so the search first doubles its distance from the head, and then divides what is left.
+    Raises `Unreachable`, also for a chain that begins later.
+    """
+    above, below, distance = head, None, 1
+    while below is None:
+        steps = [distance << place for place in range(_ASKED_AT_ONCE)]
+        numbers = sorted({max(0, head.number - step) for step in steps}, reverse=True)
+        above, below = await _narrowed(nodes, node, numbers, above, below, second)
+        if below is None and numbers[-1] == 0:
+            raise Unreachable("refused", "the chain began after the time of the run")
+        distance <<= _ASKED_AT_ONCE
+    while above.number - below.number > 1:
+        width = above.number - below.number
+        parts = min(width, _ASKED_AT_ONCE + 1)
+        numbers = [below.number + width * part // parts for part in range(parts - 1, 0, -1)]
+        above, below = await _narrowed(nodes, node, numbers, above, below, second)
+        assert below is not None  # noqa: S101 - it only grows
+    return below
+
+
+async def _narrowed(
+    nodes: Nodes, node: Node, numbers: Sequence[int], above: _Block, below: _Block | None, second: int
+) -> tuple[_Block, _Block | None]:
+    """The lowest known block after `second` and the highest one before, with those of `numbers`, highest first."""
+    for found in await _blocks(nodes, node, numbers):
+        if found is None:
+            raise Unreachable(BEHIND, "the node lacks a block under its head")
+        if found.time_s > second:
+            above = min(above, found)
+        else:
+            below = found if below is None else max(below, found)
+    return above, below
+
+
+async def _head(nodes: Nodes, node: Node) -> _Block:
+    """The newest block of a node. Raises `Unreachable`."""
+    (answer,) = await nodes.ask(node, [Call("eth_getBlockByNumber", ("latest", False))])
+    number = block_number_in(answer)
+    if number is None or number > BLOCK_MAX:
+        raise Unreachable("garbage", "no block")
+    return _block(answer, number)
+
+
+async def _blocks(nodes: Nodes, node: Node, numbers: Sequence[int]) -> list[_Block | None]:
+    """Blocks of a node by number, None for one that it lacks. Raises `Unreachable`."""
+    answers = await nodes.ask(node, [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
+    return [None if answer is None else _block(answer, number) for answer, number in zip(answers, numbers, strict=True)]
+
+
+def _block(answer: object, number: int) -> _Block:
+    block_hash, time_s = block_hash_in(answer, number), block_time_in(answer)
+    if block_hash is None or time_s is None:
+        raise Unreachable("garbage", "no block")
+    return _Block(number, block_hash, time_s)
