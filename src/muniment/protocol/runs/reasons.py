@@ -24,7 +24,7 @@ RunReasonCode = Annotated[
     Literal[
         "abort", "trap", "fuel", "refused-import", "refused-call", "bad-module", "bad-text", "bad-argument",
         "bad-input", "limit-code", "limit-memory", "limit-host-calls", "limit-queries", "limit-answers",
-        "limit-intents", "limit-intent-bytes", "limit-log-calls", "limit-text",
+        "limit-intents", "limit-intent-bytes", "limit-log-calls", "limit-text", "limit-abi",
         "time", "memory", "crash",
         "gap", "overtaken", "unanswered",
         "fee-limit", "run-cap", "intent-cap", "ended", "deadline", "other-block", "not-allowed",
@@ -60,6 +60,7 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
                 "limit-intent-bytes": "an intent was longer than a run may send",
                 "limit-log-calls": "more lines of the log than a run counts",
                 "limit-text": "a text was longer than a run takes",
+                "limit-abi": "encoding and decoding took more steps, or deeper types, than a run has",
                 "time": "the function used up its time",
                 "memory": "the machine had no more memory for the function, or its stack was used up",
                 "crash": "the process of the run ended in a way that no other reason names",
