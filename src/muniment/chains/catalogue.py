@@ -66,9 +66,9 @@ class Chain:
 # The settlement contracts of both generations, each at one address on every chain that has it. Source:
 # mimic-protocol/contracts, packages/evm/ignition/deployments/chain-*/deployed_addresses.json: the first as
 # `Create3Settler#Settler` (until 30 April 2026; for Base Sepolia also later), the second as `Create3Proxy#Proxy`.
-_FIRST_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
-_SECOND_SETTLER: Final = Address("0x8be430d29a2c5692f9345a28506b849C6a99eDaA")
-_SETTLERS: Final = (_SECOND_SETTLER, _FIRST_SETTLER)
+FIRST_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
+SECOND_SETTLER: Final = Address("0x8be430d29a2c5692f9345a28506b849C6a99eDaA")
+_SETTLERS: Final = (SECOND_SETTLER, FIRST_SETTLER)
 _WETH: Final = Address("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2")
 _USDC: Final = Address("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 # Chainlink's reference feeds on Ethereum: ETH / USD (heartbeat 1 h) and USDC / USD (24 h).
@@ -102,7 +102,7 @@ CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
     }
     | {
         # Its explorer is by the makers of that of Base.
-        84532: Chain(84532, "Base Sepolia", settlers=(_FIRST_SETTLER,), explorer_url="https://sepolia.basescan.org")
+        84532: Chain(84532, "Base Sepolia", settlers=(FIRST_SETTLER,), explorer_url="https://sepolia.basescan.org")
     }
 )  # fmt: skip
 
