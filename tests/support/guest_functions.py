@@ -48,7 +48,7 @@ INPUTS: Final[Mapping[str, Mapping[str, str]]] = {
     "once": {"chainId": "uint32", "token": "address", "recipient": "address", "fee": "uint256"},
     "late_abort": _TRANSFER,
     "many_logs": {},
-    "many_intents": _TRANSFER,
+    "many_intents": {},
     # Hostile ones, of generation B only.
     "endless": {},
     "endless_start": {},

@@ -148,6 +148,11 @@ export function median(values: string[]): string {
 
 // Intents.
 
+export function send(intent: string): void {
+  if (GENERATION == 1) hostTransfer(intent)
+  else hostIntent(intent)
+}
+
 export function transfer(chainId: i32, token: string, amount: string, recipient: string, fee: string): void {
   const transfers = `"transfers":[{"token":"${token}","amount":"${amount}","recipient":"${recipient}"}]`
   if (GENERATION == 1) hostTransfer(intent(chainId, TRANSFER, token, fee, transfers, "[]"))
