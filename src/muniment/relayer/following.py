@@ -179,7 +179,7 @@ def _subjects(events: Iterable[Event]) -> list[Signature]:
         try:
             found[Signature.parse(each.subject)] = None
         except Refusal:
-            _log.error("an event names no trigger", event=each.id)
+            _log.error("an event names no trigger", id=each.id)
     return [*found]
 
 

@@ -49,7 +49,7 @@ _RUN: Final[LiteralString] = (
 _EVENTS_KEPT_MS: Final = 30 * 86_400_000
 
 
-class JournalError(Exception):
+class JournalError(ValueError):
     """The journal cannot be used: another process has it, or it has another form. The text says what to do."""
 
 

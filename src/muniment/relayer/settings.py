@@ -38,7 +38,7 @@ _Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 _Fee = Annotated[str, Meta(pattern=r"\A(0|[1-9][0-9]{0,77})\Z")]
 
 
-class RelayerSettingError(Exception):
+class RelayerSettingError(ValueError):
     """A setting of a relayer is missing or unusable. The text names it and says what to write."""
 
 
@@ -58,6 +58,7 @@ class _Relayer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class _Price(msgspec.Struct, forbid_unknown_fields=True):
     source: Literal["chainlink", "api", "off"] = "chainlink"
+    url: str = ""
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,8 +94,9 @@ class Served:
 class RelayerSettings:
     """The settings of a relayer. Paths are absolute, or relative to the working directory.
 
-    `fees` are the prices of a run by the digest of its function, in the unit of `executionFeeLimit`; `fee` is that of
-    any other function. `health_port` is None for a relayer without a port.
+    `price_url` is the base URL of an API like DefiLlama's `coins`. `fees` are the prices of a run by the digest of its
+    function, in the unit of `executionFeeLimit`; `fee` is that of any other function. `health_port` is None for a
+    relayer without a port.
     """
 
     registry: str
@@ -107,6 +109,7 @@ class RelayerSettings:
     intents_per_day_max: int = INTENTS_PER_DAY_MAX
     health_port: int | None = None
     price_source: Literal["chainlink", "api", "off"] = "chainlink"
+    price_url: str = ""
     fee: int = 0
     fees: Mapping[bytes, int] = field(default_factory=dict[bytes, int])
 
@@ -134,6 +137,8 @@ def load_relayer_settings(path: Path, environ: Mapping[str, str], *, opens_all: 
 
 def _settings(document: _Document, directory: Path, *, opens_all: bool) -> RelayerSettings:
     given = document.relayer
+    if (document.price.source == "api") is not bool(document.price.url):
+        raise ValueError('price.url is the base URL of a price API: it belongs to source = "api", and to no other')
     return RelayerSettings(
         registry=given.registry,
         served=_served(given, opens_all=opens_all),
@@ -144,6 +149,7 @@ def _settings(document: _Document, directory: Path, *, opens_all: bool) -> Relay
         intents_per_day_max=given.intents_per_day_max,
         health_port=given.health_port,
         price_source=document.price.source,
+        price_url=document.price.url,
         fee=int(document.fees.get(ANY, 0)),
         fees={_digest(cid): int(fee) for cid, fee in document.fees.items() if cid != ANY},
     )

@@ -82,6 +82,8 @@ def test_any_opens_the_lists_that_are_not_set(tmp_path: Path) -> None:
         (HEAD + LISTS.replace("8453", '"base"'), "relayer.chains: 'base' is no id of a chain"),
         (HEAD + LISTS.replace("8453", '8453, "*"'), "other entries"),
         (HEAD + LISTS + '[price]\nsource = "oracle"\n', "oracle"),
+        (HEAD + LISTS + '[price]\nsource = "api"\n', "price.url"),
+        (HEAD + LISTS + '[price]\nurl = "https://prices.example"\n', "price.url"),
         (HEAD + LISTS + '[fees]\n"*" = "-1"\n', "fees"),
         (HEAD + LISTS + '[fees]\nQm = "1"\n', "CID"),
         (HEAD + LISTS + 'operator_key_file = "missing"\n', "operator_key_file cannot be read"),

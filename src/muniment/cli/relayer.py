@@ -1,0 +1,175 @@
+"""`muniment relayer`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muniment.cli import output
+from muniment.cli.client.service import failures
+from muniment.cli.options import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator, Generator
+
+    from muniment.relayer.explaining import Explanation
+    from muniment.relayer.loop import Relayer
+    from muniment.relayer.settings import RelayerSettings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options of `muniment relayer`. With `dry` nothing is recorded, here or in the registry."""
+
+    config: Path
+    once: bool
+    dry: bool
+    opens_all: bool
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="relayer.toml",
+    show_default=True,
+    help="TOML file of the relayer.",
+)
+@click.option("--once", is_flag=True, help="Run what is due now, publish it, and end; exit status 1 if work is left.")
+@click.option("--dry", is_flag=True, help="Print the runs and their intents, and record nothing.")
+@click.option(
+    "--any", "opens_all", is_flag=True, help="Serve any signer, function and chain that the file leaves open."
+)
+@click.pass_context
+def relayer(context: click.Context, /, **given: Any) -> None:
+    """Run the triggers that are due, and record runs and intents in a registry.
+
+    The file names the registry, the operator key, and whom this relayer serves; see docs/run/relaying.md. One process
+    has the journal of a relayer; several relayers with journals of their own can serve one registry.
+    """
+    import asyncio
+
+    from muniment.cli.logs import configure_logs
+
+    context.obj = options = _Options(**given)
+    if context.invoked_subcommand is not None:
+        return
+    configure_logs(settings_of(None))
+    with _errors():
+        raise SystemExit(asyncio.run(_work(options)))
+
+
+@relayer.command("explain")
+@click.argument("sig")
+@output.shape_options
+@click.pass_obj
+def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> None:
+    """Say why the trigger SIG did not run, and when it runs next: from the registry, and from the journal if it is here.
+
+    The journal can be read while a relayer works.
+    """
+    import asyncio
+
+    from muniment.protocol.wire import iso_time
+    from muniment.relayer.settings import load_relayer_settings
+
+    with _errors():
+        settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
+        found = asyncio.run(_explained(settings, sig))
+    next_run = None if found.next_run_ms is None else iso_time(found.next_run_ms)
+    if output.is_for_programs(as_json):
+        output.print_json({"sentences": found.sentences, "nextRun": next_run})
+    else:
+        output.print_text("\n".join(found.sentences))
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Print errors of a relayer like those of the client: settings, journal and sandbox are wrong usage."""
+    from muniment.guest.children import SandboxMissing
+
+    try:
+        with failures():
+            yield
+    except SandboxMissing as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _work(options: _Options) -> int:
+    """The exit status: 1 when work is left with `once`."""
+    from muniment.guest.sandbox import Sandbox
+    from muniment.relayer.program import Printing, assembled
+    from muniment.relayer.settings import load_relayer_settings
+
+    # The sandbox first: its processes begin before a key is read.
+    async with Sandbox.open() as sandbox:
+        settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
+        if settings.operator_key is None and not options.dry:
+            raise ValueError(
+                "a relayer writes as an operator: set operator_key_file, or MUNIMENT_OPERATOR_KEY, to the key that "
+                "`muniment operators add` printed; `--dry` needs none"
+            )
+        printing = Printing(output.print_json) if options.dry else None
+        async with assembled(settings, sandbox, publishing=printing) as made:
+            if options.once:
+                return int(not await made.once())
+            return await _serve(made, settings)
+
+
+async def _serve(made: Relayer, settings: RelayerSettings) -> int:
+    """Work until SIGTERM or Ctrl-C, which the event loop handles: a handler of `StopRequest` would not wake it."""
+    import asyncio
+
+    import structlog
+
+    from muniment.relayer.health import health_port
+
+    working = asyncio.create_task(made.serve())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, working.cancel)
+    async with AsyncExitStack() as stack:
+        if settings.health_port is not None:
+            port = await stack.enter_async_context(
+                health_port(settings.health_port, trouble=lambda: made.trouble, metrics=made.figures.text)
+            )
+            structlog.get_logger(__name__).info("health", url=f"http://127.0.0.1:{port}/healthz")
+        with suppress(asyncio.CancelledError):
+            await working
+    return 0
+
+
+async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
+    import time
+
+    from muniment.relayer.clock import RegistryClock
+    from muniment.relayer.explaining import Told, explain
+    from muniment.relayer.journal import Journal
+    from muniment.relayer.program import connected, own_ms
+
+    clock = RegistryClock(own_ms, time.monotonic)
+    async with connected(settings, clock) as registry:
+        trigger = await registry.triggers.get(sig)
+        runs = [run async for run in _first(registry.runs.list(trigger_sig=sig, newest_first=True, limit=5), 5)]
+    told = None
+    if settings.state.is_file():
+        with Journal.reading(settings.state) as journal:
+            told = Told(known=journal.known(trigger.sig), entries=journal.runs_of(trigger.sig)[:5])
+    return explain(trigger, runs, settings, told, own_ms())
+
+
+async def _first(records: AsyncIterable[T], count: int) -> AsyncIterator[T]:
+    """The first `count` records."""
+    async for record in records:
+        yield record
+        count -= 1
+        if count == 0:
+            return

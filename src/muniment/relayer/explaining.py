@@ -1,0 +1,129 @@
+"""Why nothing happened, and when the next run is: what a registry and a journal say about a trigger. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET
+
+from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.protocol.wire import iso_time
+from muniment.relayer.due import Plan, Seen
+from muniment.relayer.journal import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.protocol.runs.types import Run
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.relayer.journal import Entry, Known
+    from muniment.relayer.settings import RelayerSettings
+
+_STATES: Final = {
+    State.PLANNED: "is planned and has no result yet",
+    State.RAN: "has a result, which the registry does not have yet",
+    State.PUBLISHED: "is published",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Sentences, and the time of the next run in milliseconds since 1970; None: there is none, or nobody knows it."""
+
+    sentences: list[str]
+    next_run_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a journal has of a trigger. `known` is None for one that the relayer never saw."""
+
+    known: Known | None
+    entries: Sequence[Entry]
+
+
+def explain(
+    trigger: Trigger, runs: Sequence[Run], settings: RelayerSettings, told: Told | None, now_ms: int
+) -> Explanation:
+    """Explain a trigger at `now_ms`. `runs` are its newest, `told` is None where no journal is."""
+    plan = Plan.of(trigger)
+    known = None if told is None else told.known
+    reasons = _against(trigger, plan, settings, known, now_ms)
+    if told is None:
+        reasons.append(f"The journal {settings.state} is not here: only the registry can be asked.")
+    elif known is None and not reasons:
+        reasons.append("This relayer has not seen the trigger yet: it does not run, or cannot reach the registry.")
+    ticks, next_ms = _times(trigger, plan, known, now_ms)
+    is_over = trigger.deactivate_sig is not UNSET or (known is not None and known.ended_ms is not None)
+    if is_over:
+        ticks, next_ms = [], None
+    kept = () if told is None else map(_entry, told.entries)
+    return Explanation([*reasons, *ticks, *kept, *_runs(runs)], next_ms)
+
+
+def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Known | None, now_ms: int) -> list[str]:
+    """Why the trigger does not run."""
+    found: list[str] = []
+    if trigger.deactivate_sig is not UNSET:
+        found.append(f"It was deactivated by {trigger.deactivate_sig}.")
+    elif known is not None and known.ended_ms is not None:
+        found.append(
+            f"This relayer saw its deactivation at {iso_time(known.ended_ms)}, and never runs it again, although the "
+            "registry shows it as active."
+        )
+    if plan.end_ms and plan.end_ms < now_ms:
+        found.append(f"It ended at {iso_time(plan.end_ms)}.")
+    if refused := settings.served.refused(trigger):
+        found.append(f"This relayer does not serve it: {refused}.")
+    limit, fee = int(trigger.execution_fee_limit), settings.fee_of(trigger)
+    if limit and fee > limit:
+        found.append(f"The fee of this relayer, {fee}, is above its executionFeeLimit, {limit}.")
+    if known is not None and known.rests_until_ms > now_ms:
+        found.append(f"It rests until {iso_time(known.rests_until_ms)} after {known.failures} failures in sequence.")
+    elif known is not None and known.failures:
+        found.append(f"Its last {known.failures} runs failed.")
+    return found
+
+
+def _times(trigger: Trigger, plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int | None]:
+    """What is due now, and the time of the next run."""
+    if plan.kind == EVENT:
+        return [f"It waits for events of {trigger.config['contract']} on chain {trigger.config['chainId']}."], None
+    seen = Seen(now_ms) if known is None else known.seen
+    look = plan.look(seen, now_ms)
+    found: list[str] = []
+    if look.due is not None:
+        found.append(
+            f"A run is due now: that of {iso_time(look.due.timestamp_ms)}, until {iso_time(look.due.until_ms)}."
+        )
+    if look.gap is not None:
+        found.append(
+            f"{look.gap.ticks} runs were missed, from {iso_time(look.gap.from_ms)} to {iso_time(look.gap.to_ms)}."
+        )
+    next_ms = look.wake_ms if plan.kind == CRON or look.due is None else None
+    if next_ms is not None:
+        found.append(f"The next run is at {iso_time(next_ms)}.")
+    elif look.due is None:
+        found.append("There is no further run.")
+    return found, next_ms
+
+
+def _entry(entry: Entry) -> str:
+    result = f" ({entry.result})" if entry.result else ""
+    return f"In the journal the run of {iso_time(entry.timestamp_ms)} {_STATES[entry.state]}{result}."
+
+
+def _runs(runs: Sequence[Run]) -> list[str]:
+    if not runs:
+        return ["The registry has no run of it."]
+    return [_run(each) for each in runs]
+
+
+def _run(run: Run) -> str:
+    reason = "" if run.reason is UNSET else f", {run.reason.code}{f': {run.reason.text}' if run.reason.text else ''}"
+    missing = sum(not each.recorded for each in run.outputs)
+    outputs = f", {len(run.outputs)} intents" if run.outputs else ""
+    lacks = f" ({missing} of them are not recorded)" if missing else ""
+    conflicts = f"; {len(run.conflicts)} other verdicts contradict it" if run.conflicts else ""
+    return f"Run of {iso_time(run.timestamp)}: {run.result}{reason}{outputs}{lacks}, {run.status}{conflicts}."
