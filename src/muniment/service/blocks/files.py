@@ -104,8 +104,10 @@ class FileBlockStore:
     def _prepare(self) -> None:
         made = [path for path in (self._temporary, *self._temporary.parents) if not path.exists()]
         self._temporary.mkdir(parents=True, exist_ok=True)
+        there = set(os.listdir(self._root))  # noqa: PTH208 - only the names of 256 directories are needed
         for shard in _SHARDS:
-            (self._root / shard).mkdir(exist_ok=True)
+            if shard not in there:
+                (self._root / shard).mkdir(exist_ok=True)  # another process may be making it
         # Always the root: another process may have just made the directories, and not flushed the root yet.
         for directory in {self._root, *(path.parent for path in made)}:
             durable.flush_directory(directory)
