@@ -63,13 +63,6 @@ def request_of(method: str, path: str) -> httpx2.Request:
     return request
 
 
-@pytest.mark.parametrize("query", ["", "?configSig=0x12"])
-async def test_a_path_of_a_sister_service_is_not_found_with_a_hint(client: httpx2.AsyncClient, query: str) -> None:
-    response = await client.get(f"/executions{query}")
-    assert response.status_code == 404
-    assert "GET /intents?configSig=" in response.json()["detail"]
-
-
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     [

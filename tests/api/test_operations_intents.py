@@ -234,7 +234,3 @@ def body_of(response: httpx2.Response) -> bytes:
     if response.status_code == 200:
         return response.content
     return json.dumps({**response.json(), "requestId": ""}).encode()
-
-
-async def test_the_hint_about_executions_names_both_forms(operator: OperatorClient) -> None:
-    assert "GET /intents?configSig=SIG&generation=all" in (await operator.client.get("/executions")).json()["detail"]

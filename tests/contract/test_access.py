@@ -20,6 +20,7 @@ from muniment.service.console.pages import OPERATIONS as CONSOLE
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
+from runs_world import BLOCK, Relayer, hash_of, once_body, registered_once
 
 OWNER = Wallet(7)
 # No name is looked up for it: it has an empty label.
@@ -72,6 +73,10 @@ TABLE = {
     "POST /intents/{hash}/proposals": WITH_OPERATOR_KEY,
     "POST /intents/{hash}/logs": WITH_OPERATOR_KEY,
     "POST /intents/{hash}/status": WITH_OPERATOR_KEY,
+    "GET /executions": public(),
+    "GET /executions/{hash}": public(),
+    "POST /executions": WITH_OPERATOR_KEY,
+    "POST /executions/{hash}/orphan": WITH_OPERATOR_KEY,
     "GET /functions": public(),
     "GET /functions/{cid}": public(),
     "GET /functions/{cid}/manifest": public(),
@@ -135,6 +140,7 @@ class World:
     foreign_key: str
     foreign_operator_key: str
     webhook: dict[str, Any]
+    run: dict[str, Any]
 
     def carried(self, column: str) -> dict[str, str]:
         token, key, operator_key = {
@@ -167,6 +173,8 @@ class World:
             "POST /intents/{hash}/proposals": proposal,
             "POST /intents/{hash}/logs": log,
             "POST /intents/{hash}/status": lambda: {"status": "enqueued"},
+            "POST /executions": lambda: self.run,
+            "POST /executions/{hash}/orphan": lambda: {"chainId": BLOCK["chainId"], "blockHash": BLOCK["hash"]},
             "POST /webhooks": lambda: {"url": RECEIVER},
             "PATCH /webhooks/{id}": lambda: {"batch": True},
             "POST /webhooks/{id}/replay": lambda: {"cursor": self.webhook["cursor"]},
@@ -181,9 +189,10 @@ class World:
     async def status(self, operation: str, column: str) -> int:
         method, _, path = operation.partition(" ")
         sig = self.draft.signed()["sig"]
+        named = hash_of(self.run) if path.startswith("/executions") else IntentDraft().hash
         url = path.format(
             sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address,
-            hash=IntentDraft().hash, signature=OWNER.sign_deactivation([sig]),
+            hash=named, signature=OWNER.sign_deactivation([sig]),
             id=self.webhook["id"], epoch="1", tile="0/000",
         )  # fmt: skip
         query = {"format": "raw"} if path == "/ipfs/{cid}" else None
@@ -204,17 +213,22 @@ async def foreign(settings: Settings, clock: Clock, tmp_path: Path) -> AsyncIter
 
 
 @pytest.fixture
-async def world(client: httpx2.AsyncClient, context: Context, foreign: httpx2.AsyncClient) -> World:
+async def world(
+    client: httpx2.AsyncClient, context: Context, clock: Clock, foreign: httpx2.AsyncClient
+) -> World:  # fmt: skip
     cid = await deploy(client, wallet=OWNER)
     draft = TriggerDraft(cid, OWNER)
     await register(client, draft)
     operator = OperatorClient(client, await operator_key(context))
     await operator.recorded()
+    trigger = await registered_once(client)
+    run = once_body(trigger, clock.now_ms, blocks=[BLOCK])
+    await Relayer(client, operator.key).record(run)
     added = await client.post("/webhooks", json={"url": RECEIVER}, headers={"x-operator-key": operator.key})
     return World(
         client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER), operator.key,
         await log_in(foreign, OWNER), await api_key_of(foreign, OWNER), new_key(secrets.token_bytes),
-        added.json()["webhook"],
+        added.json()["webhook"], run,
     )  # fmt: skip
 
 

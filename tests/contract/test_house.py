@@ -39,6 +39,8 @@ _OWNERS: Final = {
     "intent_ops": ["service/resources/intents"],
     "intent_nonces": ["service/resources/intents"],
     "executions": ["service/resources/intents"],
+    "runs": ["service/resources/runs"],
+    "run_records": ["service/resources/runs"],
     "imports": ["service/resources/intents"],
     "chain_progress": ["operate/watch"],
     "chain_blocks": ["operate/watch"],
@@ -65,6 +67,8 @@ _EVERYWHERE: Final = [
 _EXCEPTIONS: Final = {
     # The event of a new trigger, where that is cheaper than a trigger of the database.
     "service/resources/triggers/store.py": {"events"},
+    # An intent may name a run, which says whether it made the intent.
+    "service/resources/intents/run_outputs.py": {"runs"},
     # It looks for bundles that are not in the queue, and reads the CID of one that is.
     "service/pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.

@@ -34,7 +34,7 @@ from muniment.protocol.ipfs.cid import decode_cid, decode_cid_bytes
 from muniment.protocol.ipfs.dag_pb import decode_node
 from muniment.protocol.ipfs.unixfs import decode_unixfs
 from muniment.protocol.json_text import parse_json
-from muniment.protocol.triggers.schedule import check_cron, check_delta, next_runs
+from muniment.protocol.triggers.schedule import check_cron, check_delta, count_runs, last_run, next_runs
 from muniment.protocol.triggers.typed_data import check_values
 from muniment.protocol.wire import ProvedText, refusal_of
 from muniment.service.auth.caller import _signed_claims, read_api_key
@@ -378,13 +378,16 @@ DECODERS: tuple[Decoder, ...] = (
     ),
     Decoder(
         "a cron expression",
-        _text(lambda text: (check_cron(text), next_runs(text, 0, 5))),
+        _text(lambda text: (check_cron(text), next_runs(text, 0, 5), last_run(text, 0), count_runs(text, 0, 60_000))),
         (
             "triggers._FIELDS compile",
             "triggers._ITEM compile",
             "triggers._LAST_WEEKDAY compile",
             "triggers._expand split",
             "triggers.next_runs CronSim",
+            "triggers.last_run CronSim",
+            "triggers.count_runs split",
+            "triggers._numbers split",
         ),
         frames=(*PLAIN, (b"* * * * ", b""), (b"", b" * * * *"), (b"0 0 29 2 ", b"")),
     ),
@@ -565,6 +568,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "webhooks._types_decoder Decoder",
             "webhooks._filters_decoder Decoder",
             "pins.cid_of decode",
+            "runs._blocks_decoder Decoder",
+            "triggers._decoder Decoder",
             "functions.find_inputs decode",
             "triggers.deactivate_triggers.deactivate decode",
             "log._FUNCTION_RECORD Decoder",

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from muniment.service.resources.feed.events import Kind
+from muniment.service.resources.runs.store import Record, standing_of
 from muniment.service.storage.database import Database, Row
 
 
@@ -24,6 +25,7 @@ async def check_events(database: Database) -> int:
     for row in rows:
         if row[2] in {Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LOGGED}:
             of_intent[row[3]].append(row)
+    await _check_runs(database, by_kind[Kind.RUN_RECORDED])
     count = await _check_intents(database, of_intent)
     assert count == len(of_intent)
     return len(rows)
@@ -78,6 +80,32 @@ async def _check_intents(database: Database, of_intent: dict[bytes, list[Row]]) 
             owners = sorted(row[4][at : at + 20] for at in range(0, len(row[4]), 20))
             assert (owners, row[5], row[6]) == (users, origin, settler)
     return len(intents)
+
+
+async def _check_runs(database: Database, events: list[Row]) -> None:
+    """Assert that each run has an event for each version, and that the last one has its present standing."""
+    runs = await database.fetch(
+        "SELECT r.seq, r.hash, r.version, r.verdict, r.min_validations, r.outputs, r.relayer, r.result, "
+        "r.trigger_type, t.sig, t.signer FROM runs r JOIN triggers t ON t.seq = r.trigger_seq"
+    )
+    for seq, run_hash, version, verdict, min_validations, outputs, relayer, result, kind, sig, signer in runs:
+        # Notes under the same hash, which a verdict removed, have events too.
+        own = [row for row in events if row[3] == run_hash][-version:]
+        assert len(own) == version
+        assert all((row[4], row[5], row[6]) == (signer, sig, None) for row in own)
+        records = [
+            Record(*row)
+            for row in await database.fetch(
+                "SELECT operator, relayer, evidence, created_at_ms, orphaned_at_ms FROM run_records WHERE run_seq = ?",
+                (seq,),
+            )
+        ]
+        last = json.loads(own[-1][7])
+        standing = standing_of(records, frozenset(), is_verdict=bool(verdict), min_validations=min_validations)
+        assert {**last, "outputs": last["outputs"].lower(), "relayer": last["relayer"].lower()} == {
+            "triggerType": kind, "result": result, "status": standing.status,
+            "outputs": outputs.hex(), "relayer": relayer.hex(),
+        }  # fmt: skip
 
 
 async def _users(database: Database, seq: int) -> list[bytes]:

@@ -151,6 +151,14 @@ class HashMismatch(Invalid, code="hash-mismatch", title="Hash does not match"):
     """The hash does not match the intent's fields; the answer has the hash that this service computed."""
 
 
+class InvalidRun(Invalid, code="invalid-execution", title="Invalid run"):
+    """The run breaks a rule: about its trigger, its time, its result, its outputs, or members that must match."""
+
+
+class RunMismatch(Invalid, code="execution-mismatch", title="Hash of the run does not match"):
+    """The hash or the evidence does not match the run's members; the answer has what this service computed."""
+
+
 class UnknownFunction(Invalid, code="unknown-function", title="Unknown function"):
     """The function that the request names is not registered here."""
 
@@ -312,6 +320,10 @@ class IntentNotFound(Absent, code="intent-not-found", title="Intent not found"):
     """No intent is recorded under this hash."""
 
 
+class RunNotFound(Absent, code="execution-not-found", title="Run not found"):
+    """No run is recorded under this hash, or it was removed: a verdict takes the place of notes, and old runs go."""
+
+
 class ProposalNotFound(Absent, code="proposal-not-found", title="Proposal not found"):
     """The intent has no proposal with this hash."""
 
@@ -349,7 +361,10 @@ class StatusConflict(Conflicting, code="status-conflict", title="Status cannot m
 
 
 class IntentDiffers(Conflicting, code="intent-differs", title="Recorded otherwise"):
-    """The intent is recorded with another execution hash or other transactions; the first record is kept."""
+    """The intent is recorded with another execution hash or other transactions; the first record is kept.
+
+    Or the run that the intent names is recorded, and the intent is not one of its outputs.
+    """
 
 
 class NonceTaken(Conflicting, code="nonce-taken", title="Nonce is taken"):
@@ -362,6 +377,10 @@ class NonceTaken(Conflicting, code="nonce-taken", title="Nonce is taken"):
 
 class IntentFull(Conflicting, code="intent-full", title="Intent is full"):
     """The intent has as many proposals, or logs, as the limit allows."""
+
+
+class TooManyVerdicts(Conflicting, code="too-many-verdicts", title="Too many verdicts"):
+    """The operator has recorded as many different verdicts on what made this run due as the limit allows."""
 
 
 class TooManyWebhooks(Conflicting, code="too-many-webhooks", title="Too many webhooks"):

@@ -249,8 +249,8 @@ class NewRun(Record, frozen=True, kw_only=True):
     example: ClassVar[dict[str, Any]] = _RUN
 
 
-class Run(Record, frozen=True, kw_only=True):
-    """A recorded run. A listing leaves out `inputs`, `context` and the lines of the log after the first 50."""
+class RecordedRun(Record, frozen=True, kw_only=True):
+    """The members of a run that never change and that listings show, in the order of the answer."""
 
     hash: Bytes32
     trigger_sig: Signature
@@ -263,15 +263,28 @@ class Run(Record, frozen=True, kw_only=True):
     from_ms: TimestampMs | UnsetType = field(default=UNSET, name="from")
     to_ms: TimestampMs | UnsetType = field(default=UNSET, name="to")
     fuel_used: Amount
-    logs: _Logs
-    logs_cut: _LogsCut | UnsetType = UNSET
-    inputs: Annotated[list[RunInput], Meta(max_length=INPUTS_MAX)] | UnsetType = UNSET
-    context: RunContext | UnsetType = UNSET
     blocks: _Blocks
-    outputs: Annotated[list[RunOutput], Meta(max_length=OUTPUTS_MAX)]
     engine: Engine
-    relayer: Annotated[Address, Meta(description="The first operator that recorded it; the zero address: unnamed")]
+    relayer: Annotated[Address, Meta(description="Of the operator that recorded it first; zeros: it has no address")]
     signature: _Signature | UnsetType = UNSET
+    fee: _Fee
+    solver_fees: _SolverFees
+    created_at: DateTime
+    logs_cut: _LogsCut | UnsetType = UNSET
+    logs: _Logs
+
+
+class RunDetail(Record, frozen=True, kw_only=True):
+    """The members that only the answer for one run has."""
+
+    inputs: Annotated[list[RunInput], Meta(max_length=INPUTS_MAX)]
+    context: RunContext
+
+
+class Run(RecordedRun, frozen=True, kw_only=True):
+    """A recorded run. A listing leaves out `inputs`, `context` and the lines of the log after the first 50."""
+
+    outputs: Annotated[list[RunOutput], Meta(max_length=OUTPUTS_MAX)]
     status: RunStatus
     validations: Annotated[int, Meta(ge=0, description="Operators in good standing that recorded this hash")]
     records: list[RunRecord]
@@ -279,9 +292,8 @@ class Run(Record, frozen=True, kw_only=True):
         list[Bytes32],
         Meta(max_length=CONFLICTS_SHOWN, description="Other verdicts on what made this run due; at most 20"),
     ]
-    fee: _Fee
-    solver_fees: _SolverFees
-    created_at: DateTime
+    inputs: Annotated[list[RunInput], Meta(max_length=INPUTS_MAX)] | UnsetType = UNSET
+    context: RunContext | UnsetType = UNSET
 
     example: ClassVar[dict[str, Any]] = {
         **_RUN, "hash": _HASH, "outputs": [RunOutput.example], "relayer": _ADDRESS, "status": "valid",

@@ -37,6 +37,7 @@ from muniment.service.resources.feed.reading import remove_old
 from muniment.service.resources.intents.store import mark_expired
 from muniment.service.resources.log.sequencing.integrator import Integrator
 from muniment.service.resources.log.serving.reading import Tail
+from muniment.service.resources.runs.pruning import DAY_MS, remove_old as remove_old_runs
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.resources.webhooks.deliverer import Deliverer
 from muniment.service.resources.webhooks.managing import are_on, remove_unconfirmed
@@ -140,6 +141,7 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, context: mark_ended(tx, context.now_ms()),
     lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
     lambda tx, context: remove_old(tx, context.database.visible_before, context.now_ms(), context.settings.feed_days),
+    lambda tx, context: remove_old_runs(tx, context.now_ms() - context.settings.runs_keep_days * DAY_MS),
     remove_unconfirmed,
 )
 

@@ -30,6 +30,7 @@ from muniment.service.resources.intents.routes import OPERATIONS as INTENTS
 from muniment.service.resources.log.sequencing import store
 from muniment.service.resources.log.sequencing.opening import name_fault
 from muniment.service.resources.log.serving.routes import OPERATIONS as LOG
+from muniment.service.resources.runs.routes import OPERATIONS as RUNS
 from muniment.service.resources.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.service.resources.users.routes import OPERATIONS as USERS
 from muniment.service.resources.webhooks.routes import OPERATIONS as WEBHOOKS
@@ -356,7 +357,7 @@ async def get_error_page(context: Context, code: ErrorCode) -> Ready[bytes]:
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *LOG, *FEED, *WEBHOOKS,
+    *TRIGGERS, *INTENTS, *RUNS, *FUNCTIONS, *USERS, *LOG, *FEED, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 

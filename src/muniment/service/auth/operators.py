@@ -15,10 +15,10 @@ from muniment.protocol.errors import ConflictingCredentials, InvalidOperatorKey,
 from muniment.protocol.evm.address import Address
 from muniment.service.auth.caller import only
 from muniment.service.context import Context
-from muniment.service.storage.sql import Where
+from muniment.service.storage.sql import Where, placeholders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from muniment.service.http.request import Request
     from muniment.service.storage.database import Database, Reader, Transaction
@@ -128,6 +128,16 @@ async def fetch_all(database: Database) -> list[Operator]:
     """All operators, also revoked ones, sorted by name."""
     rows = await database.fetch("SELECT name, created_at_ms, revoked_at_ms, address FROM operators ORDER BY name")
     return [Operator(name, since, until, _address_of(raw)) for name, since, until, raw in rows]
+
+
+async def revoked_among(database: Reader | Transaction, names: Sequence[str]) -> frozenset[str]:
+    """The operators of `names` that have no valid key."""
+    if not names:
+        return frozenset()
+    rows = await database.fetch(
+        f"SELECT name FROM operators WHERE revoked_at_ms IS NOT NULL AND name IN ({placeholders(len(names))})", names
+    )
+    return frozenset(name for (name,) in rows)
 
 
 async def enter(tx: Transaction, operator: str, action: str, intent_hash: bytes, now_ms: int) -> None:

@@ -274,10 +274,6 @@ def _refuse_other_media(content_type: str | None) -> None:
 METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"})
 # The refusal of a method that no resource can have (RFC 9110 section 15.6.2).
 UNKNOWN_METHOD: Final = f"this service knows the methods {', '.join(sorted(METHODS))}"
-# Paths of a sister service, each with the path to use here.
-_ELSEWHERE = {
-    "/executions": "executions are not kept here; ask GET /intents?configSig=SIG&generation=all for a trigger's intents"
-}
 
 
 class Resource:
@@ -322,8 +318,7 @@ class Found:
             return refused(MethodNotImplemented(UNKNOWN_METHOD), request, ((b"connection", b"close"),))
         if self.resource is not None:
             return self.resource.refuse(request)
-        detail = _ELSEWHERE.get(request.path, "no operation has this path; /docs lists them all")
-        return refused(UnknownPath(detail), request)
+        return refused(UnknownPath("no operation has this path; /docs lists them all"), request)
 
 
 NOWHERE: Final = Found(None)

@@ -22,7 +22,7 @@ OFFSET_MAX: Final = 2**63 - 1
 # Cached cursors: a reader follows one listing for long.
 _KEPT: Final = 1_024
 # The letter in the cursors of each listing, by its table; intents have `i`.
-_LETTERS: Final = {"triggers": "t", "functions": "f", "function_creators": "c"}
+_LETTERS: Final = {"triggers": "t", "functions": "f", "function_creators": "c", "runs": "r"}
 _INTENTS: Final = "i"
 # A letter, `-`, the digits of `OFFSET_MAX`, `-` and eight of the epoch, in base64.
 _CURSOR_LENGTH_MAX: Final = 40

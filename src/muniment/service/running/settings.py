@@ -188,6 +188,9 @@ class Settings:
     console: bool = _setting(True, "Pages for people at /console; false: their paths are 404")
     feed: str = _setting("on", "The change feed; off: its operations are 404, and events are stored all the same")
     feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
+    runs_keep_days: int = _setting(
+        90, "Days for which runs that made no intents are kept", at_least=1, at_most=3_650
+    )  # fmt: skip
     webhooks: str = _setting(
         "operators",
         "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",

@@ -50,6 +50,8 @@ _KEYS: Final[dict[LiteralString, LiteralString]] = {
     "intent_users": "address seq",
     "intent_ops": "op_type seq",
     "intent_nonces": "trigger_sig settler nonce",
+    "runs": "seq",
+    "run_records": "run_seq n",
     "executions": "chain_id block_hash transaction_hash log_index",
     "chain_progress": "chain_id settler",
     "chain_blocks": "chain_id number",
@@ -85,7 +87,7 @@ MOVE_LOG: Final = "UPDATE tlog_epochs SET place = 'copied'"
 # The refusal of a target that other processes still write to after a few seconds.
 OTHERS_WRITE: Final = "another process is writing to TO; stop it first"
 # The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).
-_LISTED_BY_TIME: Final = {"triggers", "intents"}
+_LISTED_BY_TIME: Final = {"triggers", "intents", "runs"}
 
 
 class RowRefused(Exception):

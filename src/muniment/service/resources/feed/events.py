@@ -17,6 +17,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import DAG_PB, BundleCid, Cid, cid_v0, cid_v1
+from muniment.protocol.runs.reasons import RunResult
 from muniment.protocol.wire import Amount, DateTime, ProvedText, Record, encode, iso_time
 from muniment.service.storage.sql import Condition, number_text, placeholders
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ADDRESS_BYTES: Final = 20
+_HASH_BYTES: Final = 32
 # CIDs of functions that many events name. Under 1 MB.
 _CIDS_KEPT: Final = 4_096
 _SEQ_MAX: Final = 2**63 - 1
@@ -95,6 +97,7 @@ class Kind(IntEnum):
     INTENT_CREATED = 4
     INTENT_CHANGED = 5
     INTENT_LOGGED = 6
+    RUN_RECORDED = 7
 
 
 EventType = Literal[
@@ -104,6 +107,7 @@ EventType = Literal[
     "muniment.intent.created",
     "muniment.intent.changed",
     "muniment.intent.logged",
+    "muniment.execution.recorded",
 ]
 EVENT_TYPES: Final[dict[Kind, EventType]] = {
     Kind.TRIGGER_CREATED: "muniment.trigger.created",
@@ -112,6 +116,7 @@ EVENT_TYPES: Final[dict[Kind, EventType]] = {
     Kind.INTENT_CREATED: "muniment.intent.created",
     Kind.INTENT_CHANGED: "muniment.intent.changed",
     Kind.INTENT_LOGGED: "muniment.intent.logged",
+    Kind.RUN_RECORDED: "muniment.execution.recorded",
 }
 KINDS: Final = {name: kind for kind, name in EVENT_TYPES.items()}
 ABOUT_TRIGGERS: Final = (Kind.TRIGGER_CREATED, Kind.TRIGGER_DEACTIVATED)
@@ -157,15 +162,32 @@ class EventData(Record, frozen=True, omit_defaults=True):
     end_date: Annotated[int, Meta(description="Of `trigger.created`, in milliseconds; 0: it never ends")] | None = None
     deactivate_sig: Annotated[Signature, Meta(description="Of `trigger.deactivated`")] | None = None
     creator: Annotated[Address, Meta(description="Of `function.created`")] | None = None
+    trigger_type: (
+        Annotated[Literal[0, 1, 2], Meta(description="Of `execution.recorded`, like the next three")] | None
+    ) = None
+    result: RunResult | None = None
+    outputs: Annotated[list[Bytes32], Meta(description="The hashes of the intents that the run made")] | None = None
+    relayer: Annotated[Address, Meta(description="Of the operator that recorded it first; zeros: unnamed")] | None = (
+        None
+    )
     generation: Annotated[Literal[1, 2], Meta(description="Of intent events, like all that follow")] | None = None
     user: Annotated[Address, Meta(description="Of the first generation")] | None = None
     users: Annotated[list[Address], Meta(description="Of the second: users and payer of fees")] | None = None
     settler: Address | None = None
     config_sig: Annotated[Signature, Meta(description="Of the first generation")] | None = None
-    trigger_sig: Annotated[Signature, Meta(description="Of the second generation")] | None = None
+    trigger_sig: Annotated[Signature, Meta(description="Of the second generation; of `execution.recorded`")] | None = (
+        None
+    )
     deadline: Annotated[Amount, Meta(description="Unix seconds; an intent expires without an event")] | None = None
     status: (
-        Annotated[str, Meta(description="As the chain reports it, else operators; never `expired` by time")] | None
+        Annotated[
+            str,
+            Meta(
+                description="As the chain reports it, else operators; never `expired` by time; of `execution.recorded` "
+                "pending, valid or invalid"
+            ),
+        ]
+        | None
     ) = None
     version: Annotated[int, Meta(description="Grows with every change")] | None = None
     proposals: Annotated[int, Meta(description="Their number")] | None = None
@@ -182,7 +204,9 @@ class CloudEvent(Record, frozen=True):
     id: Position
     source: Annotated[str, Meta(description="`urn:muniment:<issuer>:<epoch>`; with `id` it is unique")]
     type: EventType
-    subject: Annotated[str, Meta(description="Signature of the trigger, CID of the function, or hash of the intent")]
+    subject: Annotated[
+        str, Meta(description="Signature of the trigger, CID of the function, or hash of the intent or the run")
+    ]
     time: DateTime
     data: EventData
 
@@ -225,6 +249,8 @@ def _data(event: Event, source: Source) -> dict[str, object]:
         return _intent(event, owners, facts)
     if event.kind == Kind.FUNCTION_CREATED:
         return {"creator": owners[0]}
+    if event.kind == Kind.RUN_RECORDED:
+        return _run(event, facts)
     return {"signer": owners[0], "functionCid": _cid(event.origin, source.cid_version), **facts}
 
 
@@ -242,6 +268,16 @@ def _intent(event: Event, owners: list[Address], facts: dict[str, Any]) -> dict[
     if transaction := facts["transaction"]:
         shown["transactionHash"] = f"0x{transaction.lower()}"
     return shown
+
+
+def _run(event: Event, facts: dict[str, Any]) -> dict[str, object]:
+    outputs = bytes.fromhex(facts["outputs"])
+    return {
+        "triggerSig": f"0x{event.origin.hex()}",
+        **{name: facts[name] for name in ("triggerType", "result", "status")},
+        "outputs": [f"0x{outputs[at : at + _HASH_BYTES].hex()}" for at in range(0, len(outputs), _HASH_BYTES)],
+        "relayer": Address.from_raw(bytes.fromhex(facts["relayer"])),
+    }
 
 
 @lru_cache(maxsize=_CIDS_KEPT)
@@ -293,20 +329,24 @@ class FilterQuery(Record, frozen=True):
     owner: (
         Annotated[list[Address], _Few, Meta(description="Signer, creator, user or payer of fees")] | None
     ) = None  # fmt: skip
-    signer: Annotated[list[Address], _Few, Meta(description="Of trigger events")] | None = None
+    signer: Annotated[list[Address], _Few, Meta(description="Of trigger and run events")] | None = None
     function_cid: Annotated[list[BundleCid], _Few, Meta(description="Of trigger and function events")] | None = None
     user: Annotated[list[Address], _Few, Meta(description="Of intent events; also the payer of fees")] | None = None
-    config_sig: Annotated[list[Signature], _Few, Meta(description="Of intent events; also `triggerSig`")] | None = None
+    config_sig: (
+        Annotated[list[Signature], _Few, Meta(description="Of intent and run events; also `triggerSig`")] | None
+    ) = None
     settler: Annotated[list[Address], _Few, Meta(description="Of intent events")] | None = None
 
     def chosen(self) -> EventFilter:
         """The filter, limited to the kinds of events that it can match."""
         kinds = set(Kind) if self.types is None else {each.kind for each in self.types}
         if self.signer is not None:
-            kinds &= set(ABOUT_TRIGGERS)
+            kinds &= {*ABOUT_TRIGGERS, Kind.RUN_RECORDED}
         if self.function_cid is not None:
             kinds &= {*ABOUT_TRIGGERS, Kind.FUNCTION_CREATED}
-        if self.user is not None or self.config_sig is not None or self.settler is not None:
+        if self.config_sig is not None:
+            kinds &= {*ABOUT_INTENTS, Kind.RUN_RECORDED}
+        if self.user is not None or self.settler is not None:
             kinds &= set(ABOUT_INTENTS)
         origins = _all_of(_raw(self.config_sig), _digests(self.function_cid))
         owners = _all_of(_raw(self.owner), _raw(self.signer), _raw(self.user))

@@ -19,6 +19,7 @@ from muniment.protocol.intents.types import Generation
 from muniment.service.http.paging import EMPTY, Page
 from muniment.service.resources.intents import store
 from muniment.service.resources.intents.plans import LISTED, Plan, planned
+from muniment.service.resources.intents.run_outputs import outputs_of
 from muniment.service.resources.intents.store import HEAD_COLUMNS, Head
 from muniment.service.storage.listing import Part, page_keys
 from muniment.service.storage.pages import utf8_length
@@ -52,7 +53,10 @@ async def search(database: Reader, query: IntentQuery, moment: Moment, client: s
         if not await has_row_after(database, "intents", query, client):
             return EMPTY
         query.check_offset()
-    heads = [Head.of(row, moment) for row in await _rows(database, query, store.expiry(moment), client)]
+    outputs = None
+    if query.execution_hash is not None and not (outputs := await outputs_of(database, query.execution_hash.raw)):
+        return EMPTY
+    heads = [Head.of(row, moment) for row in await _rows(database, query, store.expiry(moment), outputs, client)]
     bytes_max = query.bytes_max or PAGE_BYTES_MAX
     records: list[str] = []
     length = 1
@@ -121,21 +125,26 @@ class _Search:
         return sql, parameters
 
 
-async def _rows(database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], client: str) -> list[Row]:
-    """The `head_columns` of the page's intents, and of one more if there is one; `ended` is the `store.expiry`."""
+async def _rows(
+    database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], outputs: Sequence[bytes] | None, client: str
+) -> list[Row]:
+    """The `head_columns` of the page's intents, and of one more if there is one.
+
+    `ended` is the `store.expiry`; `outputs` are the hashes of the intents of the query's run, None without a run.
+    """
     generation = query.only_generation
     if generation is None:
-        return await _rows_of_all(database, query, ended, client)
-    within, plan = await timed_scope(database, "intents", query), planned(query, generation, ended)
+        plans = [planned(query, each, ended, outputs) for each in Generation]
+        return await _rows_of_all(database, query, plans, client)
+    within, plan = await timed_scope(database, "intents", query), planned(query, generation, ended, outputs)
     return await _Search(database, query, within, plan, client, reads_heads=True).rows()
 
 
-async def _rows_of_all(database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], client: str) -> list[Row]:
+async def _rows_of_all(database: Reader, query: IntentQuery, plans: Sequence[Plan], client: str) -> list[Row]:
     """The `head_columns` for a page of all generations: merge their numbers, then read the rows with these numbers."""
     end = await _end(database, query)
     within = (await timed_scope(database, "intents", query))._replace(visible_before="")
     within = within._replace(below=min(within.below, end))
-    plans = [planned(query, each, ended) for each in Generation]
     if query.is_long:
         parts = [part for plan in plans for part in plan.parts]
         rows = await database.fetch_slow(*page_keys(LISTED, parts, within, query), client=client)

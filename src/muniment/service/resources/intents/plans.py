@@ -14,9 +14,11 @@ from muniment.protocol.intents.types import FIRST, Generation
 from muniment.service.resources.intents import store
 from muniment.service.resources.intents.store import EARLY, ENDED, STATUS_AS_READ
 from muniment.service.storage.listing import Listed, Part, unindexed
-from muniment.service.storage.sql import Condition
+from muniment.service.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muniment.service.resources.intents.queries import IntentQuery
 
 _INTENTS: Final = "intents"
@@ -72,11 +74,19 @@ class Plan:
         return tuple(Part(self.everything, each.index, each.tables) for each in few)
 
 
-def planned(query: IntentQuery, generation: Generation, ended: tuple[bytes, bytes]) -> Plan:
-    """The plan for `query`; `ended` are the parameters of `ENDED`."""
+def planned(
+    query: IntentQuery, generation: Generation, ended: tuple[bytes, bytes], outputs: Sequence[bytes] | None = None
+) -> Plan:
+    """The plan for `query`; `ended` are the parameters of `ENDED`.
+
+    `outputs` are the hashes of the intents that the run of the query made; None for a query without a run.
+    """
     own = Condition("generation = ?", (generation,))
     equal, op = _equal(query, generation), _op(query, generation)
     deadline = _deadline(query, generation)
+    if outputs is not None:
+        status = (Condition(f"{STATUS_AS_READ} = ?", (*ended, query.status)),) if query.status else ()
+        return _of_outputs(outputs, unindexed(own, *_tests(*equal, *op, *deadline), *status))
     standing = (_plain(generation, "standing = ?", query.status),) if query.status else ()
     status = (Condition(f"{STATUS_AS_READ} = ?", (*ended, query.status)),) if query.status else ()
     unswept = tuple(Filter(_INTENTS, each, each) for each in _unswept(query, ended))
@@ -98,6 +108,13 @@ def planned(query: IntentQuery, generation: Generation, ended: tuple[bytes, byte
         tried_before=[deadline] if deadline else [], tried_after=[each for each in tried_after if each],
         everything=unindexed(own, *_tests(*equal, *op, *deadline), *status),
     )  # fmt: skip
+
+
+def _of_outputs(outputs: Sequence[bytes], everything: tuple[Condition, ...]) -> Plan:
+    """The plan for the intents with these hashes, each tested for every condition of the query."""
+    few = Condition(f"hash IN ({placeholders(len(outputs))})", tuple(outputs))
+    return Plan(_INTENTS, (), tests_rows=False, parts=(Part(everything, few),), tried_before=[], tried_after=[],
+                everything=everything)  # fmt: skip
 
 
 def _equal(query: IntentQuery, generation: Generation) -> tuple[Filter, ...]:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import Meta
 
 from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.texts import ConfigSig, DeadlineBound
 from muniment.protocol.intents.types import FIRST, SECOND, Generation, IntentStatus
 from muniment.protocol.wire import TIMESTAMP_MS_MAX, UINT256_MAX
@@ -38,6 +39,9 @@ class IntentQuery(PageQuery, frozen=True):
     status: IntentStatus | None = None
     op: _Op | None = None
     config_sig: ConfigSig | None = None
+    execution_hash: (
+        Annotated[Bytes32, Meta(description="Only those that are outputs of this recorded run")] | None
+    ) = None  # fmt: skip
     created_after: Annotated[_TimestampMs, Meta(description="Exclusive")] | None = None
     created_before: Annotated[_TimestampMs, Meta(description="Inclusive")] | None = None
     generation: Annotated[

@@ -36,6 +36,7 @@ from muniment.service.auth import operators
 from muniment.service.resources.intents import parts, store
 from muniment.service.resources.intents.chain_facts import apply_chain_facts
 from muniment.service.resources.intents.nonces import hold, keep
+from muniment.service.resources.intents.run_outputs import check_run
 from muniment.service.storage.dating import date_row
 from muniment.service.storage.sql import placeholders
 
@@ -69,8 +70,9 @@ async def record(
     """Record an intent, or merge it into the recorded one; whether that changed anything.
 
     A merge moves the status forward, sets a transaction once, and adds proposals and logs that are new. `author` is
-    the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers`, `IntentFull`, and
-    what `admit` raises; then nothing is recorded. An import may record a past intent whose nonce another intent holds.
+    the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers` (also for an intent
+    that the run which it names did not make), `IntentFull`, and what `admit` raises; then nothing is recorded. An
+    import may record a past intent whose nonce another intent holds.
     """
     seq, moved_to = await _insert_or_merge(tx, checked, moment, admit, may_share=author == operators.IMPORT)
     if seq is not None:
@@ -221,6 +223,7 @@ async def _insert_or_merge(
 async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool) -> int | None:
     """Record an intent with its proposals and logs; its number, or None when another writer has recorded it."""
     new = checked.new
+    await check_run(tx, checked.hash, new.execution_hash.raw or None)
     newest = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY created_at_ms DESC LIMIT 1")
     created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
@@ -284,6 +287,8 @@ async def _merge(
     new, seq = checked.new, intent.seq
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
     execution_hash = _merged_execution_hash(intent.execution_hash, new.execution_hash)
+    if intent.execution_hash is None:
+        await check_run(tx, checked.hash, execution_hash)
     proposals = await parts.proposal_change(tx, seq, intent.proposal_count, checked.proposals)
     lines = await parts.new_lines(tx, seq, intent.log_count, checked.logs)
     if proposals.added or lines:

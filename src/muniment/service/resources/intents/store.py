@@ -61,6 +61,8 @@ _PROPOSALS_PER_PIECE: Final = 100
 _LOGS_PER_PIECE: Final = 500
 # Proposals and logs that a listing reads in one statement, in the same proportion.
 _WEIGHT_MAX: Final = 2 * _LOGS_PER_PIECE
+# Hashes that one statement looks up.
+_HASHES_PER_READ: Final = 500
 _PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
 
 
@@ -185,6 +187,16 @@ async def find_by_hash(database: Reader, given: bytes) -> bytes | None:
     """The hash of the intent that `given` (32 bytes) names: its own, else a proposal's, else a transaction's."""
     rows = await database.fetch(_FIND_BY_HASH, (given,) * len(_NAMED_BY))
     return rows[0][0] if rows else None
+
+
+async def recorded_among(database: Reader | Transaction, hashes: Sequence[bytes]) -> frozenset[bytes]:
+    """Those of `hashes` under which an intent is recorded."""
+    found = set[bytes]()
+    for start in range(0, len(hashes), _HASHES_PER_READ):
+        asked = hashes[start : start + _HASHES_PER_READ]
+        rows = await database.fetch(f"SELECT hash FROM intents WHERE hash IN ({placeholders(len(asked))})", asked)
+        found.update(intent_hash for (intent_hash,) in rows)
+    return frozenset(found)
 
 
 async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:

@@ -290,6 +290,66 @@ CREATE TABLE intent_nonces (
   PRIMARY KEY (trigger_sig, settler, nonce)
 );
 
+-- Runs that relayers recorded. A verdict takes the place of the notes about what was due, which are removed.
+--   payload_hash     with the trigger, what was due
+--   result, reason   as in the API; `reason` is the code, NULL where a result has none
+--   verdict          1: it follows from bytes and blocks; 0: it is a note of one relayer
+--   relayer          the address of the operator that recorded it first, or zeros
+--   outputs          the hashes of the intents that the run made, 32 bytes each, in their order
+--   min_validations  of the trigger
+--   version          grows when another operator records the run, and when one says that its block was dropped
+--   record           JSON: the members that never change and that listings show; `record_bytes` is its length. The last
+--                    of them is `logs`, with the first 50 lines; `more_logs` has the others, without brackets
+--   detail           JSON: `inputs` and `context`, which only the answer for one run shows
+CREATE TABLE runs (
+  seq bigint PRIMARY KEY DEFAULT next_seq(),
+  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+  trigger_seq bigint NOT NULL REFERENCES triggers (seq),
+  trigger_type bigint NOT NULL,
+  payload_hash bytea NOT NULL CHECK (length(payload_hash) = 32),
+  result text NOT NULL,
+  reason text,
+  verdict bigint NOT NULL CHECK (verdict IN (0, 1)),
+  relayer bytea NOT NULL CHECK (length(relayer) = 20),
+  outputs bytea NOT NULL CHECK (length(outputs) % 32 = 0),
+  min_validations bigint NOT NULL,
+  version bigint NOT NULL DEFAULT 1,
+  created_at_ms bigint NOT NULL,
+  -- The time of the last change.
+  changed_at_ms bigint,
+  -- The number of the last event about the run.
+  changed_seq bigint,
+  record_bytes bigint NOT NULL,
+  record text NOT NULL,
+  more_logs text NOT NULL,
+  detail text NOT NULL
+);
+CREATE INDEX runs_by_due ON runs (trigger_seq, payload_hash);
+CREATE INDEX runs_by_trigger ON runs (trigger_seq, seq);
+CREATE INDEX runs_by_trigger_and_result ON runs (trigger_seq, result, seq);
+CREATE INDEX runs_by_trigger_and_relayer ON runs (trigger_seq, relayer, seq);
+CREATE INDEX runs_by_trigger_relayer_and_result ON runs (trigger_seq, relayer, result, seq);
+CREATE INDEX runs_by_relayer ON runs (relayer, seq);
+CREATE INDEX runs_by_relayer_and_result ON runs (relayer, result, seq);
+CREATE INDEX runs_by_result ON runs (result, seq);
+CREATE INDEX runs_by_creation ON runs (created_at_ms, seq);
+-- Those that are removed when they are old.
+CREATE INDEX runs_by_age ON runs (created_at_ms) WHERE result <> 'intents';
+
+-- Who recorded a run, numbered from 1 within it; `evidence` is the hash of what that relayer read.
+CREATE TABLE run_records (
+  run_seq bigint NOT NULL REFERENCES runs (seq),
+  n bigint NOT NULL,
+  operator text NOT NULL,
+  relayer bytea NOT NULL CHECK (length(relayer) = 20),
+  evidence bytea NOT NULL CHECK (length(evidence) = 32),
+  created_at_ms bigint NOT NULL,
+  -- When the operator said that the block of the run was dropped.
+  orphaned_at_ms bigint,
+  PRIMARY KEY (run_seq, n),
+  UNIQUE (run_seq, operator)
+);
+
 -- Blocks of bundles. A row is written once, and again only when it was damaged.
 CREATE TABLE blocks (
   digest bytea PRIMARY KEY CHECK (length(digest) = 32),
@@ -309,8 +369,8 @@ CREATE TABLE epoch (
 );
 INSERT INTO epoch (id, number) VALUES (1, floor(random() * 4294967296)::bigint);
 
--- By how much the time in a row of `triggers` or `intents` is ahead of the time in a later one, where that is more than
--- what is usual: rows were dated by a clock that was ahead. The largest counts; each is a power of two.
+-- By how much the time in a row of `triggers`, `intents` or `runs` is ahead of the time in a later one, where that is
+-- more than what is usual: rows were dated by a clock that was ahead. The largest counts; each is a power of two.
 CREATE TABLE time_differences (
   differ_ms bigint PRIMARY KEY,
   noted_at_ms bigint NOT NULL
@@ -335,12 +395,12 @@ CREATE TABLE pins (
 );
 CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
 
--- The change feed: a row for each change of a trigger, a function or an intent, stored with the change itself.
+-- The change feed: a row for each change of a trigger, a function, an intent or a run, stored with the change itself.
 -- A row does not change after its transaction. An event of a new row has the row's own number, and one of a later
 -- change takes a number of its own. `kind` is a number of `muniment.service.resources.feed.events.Kind`.
---   subject  the signature of a trigger, the digest of a function, or the hash of an intent
+--   subject  the signature of a trigger, the digest of a function, or the hash of an intent or a run
 --   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
---   origin   the digest of the function; of an intent, the signature of its trigger
+--   origin   the digest of the function; of an intent or a run, the signature of its trigger
 --   facts    JSON: the other members of the event
 CREATE TABLE events (
   seq bigint PRIMARY KEY DEFAULT next_seq(),
@@ -472,6 +532,50 @@ BEGIN
 END $$;
 CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents
 FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_changed_event();
+
+-- Event 7 reports a run that was recorded, and that another operator recorded it or said that its block was dropped.
+CREATE FUNCTION run_facts(
+  trigger_type bigint, result text, status text, outputs bytea, relayer bytea
+) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN json_build_object(
+  'triggerType', trigger_type, 'result', result, 'status', status, 'outputs', encode(outputs, 'hex'),
+  'relayer', encode(relayer, 'hex')
+)::text;
+
+CREATE FUNCTION runs_recorded_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, facts)
+  SELECT a.seq, a.created_at_ms, 7, a.hash, t.signer, t.sig,
+    run_facts(a.trigger_type, a.result,
+      CASE WHEN a.verdict = 1 AND a.min_validations <= 1 THEN 'valid' ELSE 'pending' END, a.outputs, a.relayer)
+  FROM added a JOIN triggers t ON t.seq = a.trigger_seq;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER runs_recorded_event AFTER INSERT ON runs REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION runs_recorded_event();
+
+CREATE TRIGGER runs_change_number BEFORE UPDATE OF version ON runs
+FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION number_change();
+
+CREATE FUNCTION runs_changed_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, facts)
+  SELECT NEW.changed_seq, told_at_ms(NEW.changed_at_ms), 7, NEW.hash, t.signer, t.sig,
+    run_facts(NEW.trigger_type, NEW.result, CASE
+      WHEN v.valid = 0 AND v.orphaned > 0 THEN 'invalid'
+      WHEN NEW.verdict = 1 AND v.valid >= NEW.min_validations THEN 'valid' ELSE 'pending' END,
+      NEW.outputs, NEW.relayer)
+  FROM triggers t, (
+    SELECT
+      count(*) FILTER (WHERE r.orphaned_at_ms IS NULL AND o.revoked_at_ms IS NULL) AS valid,
+      count(*) FILTER (WHERE r.orphaned_at_ms IS NOT NULL) AS orphaned
+    FROM run_records r JOIN operators o ON o.name = r.operator WHERE r.run_seq = NEW.seq
+  ) v
+  WHERE t.seq = NEW.trigger_seq;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER runs_changed_event AFTER UPDATE OF version ON runs
+FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION runs_changed_event();
 
 -- Webhooks: receivers to which the change feed is delivered, each with its own cursor.
 --   id              16 random bytes

@@ -276,6 +276,67 @@ CREATE TABLE intent_nonces (
   PRIMARY KEY (trigger_sig, settler, nonce)
 ) STRICT, WITHOUT ROWID;
 
+-- Runs that relayers recorded. A verdict takes the place of the notes about what was due, which are removed.
+--   payload_hash     with the trigger, what was due
+--   result, reason   as in the API; `reason` is the code, NULL where a result has none
+--   verdict          1: it follows from bytes and blocks; 0: it is a note of one relayer
+--   relayer          the address of the operator that recorded it first, or zeros
+--   outputs          the hashes of the intents that the run made, 32 bytes each, in their order
+--   min_validations  of the trigger
+--   version          grows when another operator records the run, and when one says that its block was dropped
+--   record           JSON: the members that never change and that listings show; `record_bytes` is its length. The last
+--                    of them is `logs`, with the first 50 lines; `more_logs` has the others, without brackets
+--   detail           JSON: `inputs` and `context`, which only the answer for one run shows
+CREATE TABLE runs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  trigger_seq INTEGER NOT NULL REFERENCES triggers (seq),
+  trigger_type INTEGER NOT NULL,
+  payload_hash BLOB NOT NULL CHECK (length(payload_hash) = 32),
+  result TEXT NOT NULL,
+  reason TEXT,
+  verdict INTEGER NOT NULL CHECK (verdict IN (0, 1)),
+  relayer BLOB NOT NULL CHECK (length(relayer) = 20),
+  outputs BLOB NOT NULL CHECK (length(outputs) % 32 = 0),
+  min_validations INTEGER NOT NULL,
+  version INTEGER NOT NULL DEFAULT 1,
+  created_at_ms INTEGER NOT NULL,
+  -- The time of the last change.
+  changed_at_ms INTEGER,
+  -- On PostgreSQL the number of the last event; here it is unused.
+  changed_seq INTEGER,
+  record_bytes INTEGER NOT NULL,
+  record TEXT NOT NULL,
+  more_logs TEXT NOT NULL,
+  detail TEXT NOT NULL
+) STRICT;
+-- SQLite ends every index entry with the row's seq, so each of these is also in the order of commits.
+CREATE INDEX runs_by_due ON runs (trigger_seq, payload_hash);
+CREATE INDEX runs_by_trigger ON runs (trigger_seq);
+CREATE INDEX runs_by_trigger_and_result ON runs (trigger_seq, result);
+CREATE INDEX runs_by_trigger_and_relayer ON runs (trigger_seq, relayer);
+CREATE INDEX runs_by_trigger_relayer_and_result ON runs (trigger_seq, relayer, result);
+CREATE INDEX runs_by_relayer ON runs (relayer);
+CREATE INDEX runs_by_relayer_and_result ON runs (relayer, result);
+CREATE INDEX runs_by_result ON runs (result);
+CREATE INDEX runs_by_creation ON runs (created_at_ms);
+-- Those that are removed when they are old.
+CREATE INDEX runs_by_age ON runs (created_at_ms) WHERE result <> 'intents';
+
+-- Who recorded a run, numbered from 1 within it; `evidence` is the hash of what that relayer read.
+CREATE TABLE run_records (
+  run_seq INTEGER NOT NULL REFERENCES runs (seq),
+  n INTEGER NOT NULL,
+  operator TEXT NOT NULL,
+  relayer BLOB NOT NULL CHECK (length(relayer) = 20),
+  evidence BLOB NOT NULL CHECK (length(evidence) = 32),
+  created_at_ms INTEGER NOT NULL,
+  -- When the operator said that the block of the run was dropped.
+  orphaned_at_ms INTEGER,
+  PRIMARY KEY (run_seq, n),
+  UNIQUE (run_seq, operator)
+) STRICT, WITHOUT ROWID;
+
 -- Blocks of bundles, where they are not kept as files. A row is written once, and again only when it was damaged.
 -- Not WITHOUT ROWID: rows this large make a deep tree, while here the key's own index answers what needs no bytes.
 CREATE TABLE blocks (
@@ -293,8 +354,8 @@ CREATE TABLE epoch (
 ) STRICT;
 INSERT INTO epoch (id, number) VALUES (1, random() & 4294967295);
 
--- By how much the time in a row of `triggers` or `intents` is ahead of the time in a later one, where that is more than
--- what is usual: rows were dated by a clock that was ahead. The largest counts; each is a power of two.
+-- By how much the time in a row of `triggers`, `intents` or `runs` is ahead of the time in a later one, where that is
+-- more than what is usual: rows were dated by a clock that was ahead. The largest counts; each is a power of two.
 CREATE TABLE time_differences (
   differ_ms INTEGER PRIMARY KEY,
   noted_at_ms INTEGER NOT NULL
@@ -319,12 +380,12 @@ CREATE TABLE pins (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
 
--- The change feed: a row for each change of a trigger, a function or an intent, stored with the change itself.
+-- The change feed: a row for each change of a trigger, a function, an intent or a run, stored with the change itself.
 -- A row does not change after its transaction. `seq` is the order of commits. `kind` is a number of
 -- `muniment.service.resources.feed.events.Kind`.
---   subject  the signature of a trigger, the digest of a function, or the hash of an intent
+--   subject  the signature of a trigger, the digest of a function, or the hash of an intent or a run
 --   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
---   origin   the digest of the function; of an intent, the signature of its trigger
+--   origin   the digest of the function; of an intent or a run, the signature of its trigger
 --   facts    JSON: the other members of the event
 CREATE TABLE events (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -404,6 +465,39 @@ CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents WHEN NEW
       'logs', NEW.log_count, 'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
     )
   );
+END;
+
+-- Event 7 reports a run that was recorded, and that another operator recorded it or said that its block was dropped.
+CREATE TRIGGER runs_recorded_event AFTER INSERT ON runs BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
+  SELECT
+    NEW.created_at_ms, 7, NEW.hash, signer, sig,
+    json_object(
+      'triggerType', NEW.trigger_type, 'result', NEW.result,
+      'status', CASE WHEN NEW.verdict = 1 AND NEW.min_validations <= 1 THEN 'valid' ELSE 'pending' END,
+      'outputs', hex(NEW.outputs), 'relayer', hex(NEW.relayer)
+    )
+  FROM triggers WHERE seq = NEW.trigger_seq;
+END;
+
+CREATE TRIGGER runs_changed_event AFTER UPDATE OF version ON runs WHEN NEW.version > OLD.version BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
+  SELECT
+    coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), 7, NEW.hash, t.signer, t.sig,
+    json_object(
+      'triggerType', NEW.trigger_type, 'result', NEW.result,
+      'status', CASE
+        WHEN v.valid = 0 AND v.orphaned > 0 THEN 'invalid'
+        WHEN NEW.verdict = 1 AND v.valid >= NEW.min_validations THEN 'valid' ELSE 'pending' END,
+      'outputs', hex(NEW.outputs), 'relayer', hex(NEW.relayer)
+    )
+  FROM triggers t, (
+    SELECT
+      count(*) FILTER (WHERE r.orphaned_at_ms IS NULL AND o.revoked_at_ms IS NULL) AS valid,
+      count(*) FILTER (WHERE r.orphaned_at_ms IS NOT NULL) AS orphaned
+    FROM run_records r JOIN operators o ON o.name = r.operator WHERE r.run_seq = NEW.seq
+  ) v
+  WHERE t.seq = NEW.trigger_seq;
 END;
 
 -- Webhooks: receivers to which the change feed is delivered, each with its own cursor.

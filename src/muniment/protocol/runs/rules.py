@@ -1,0 +1,211 @@
+"""The rules for a run that is to be recorded: about its trigger, the time, and itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from msgspec import UNSET
+
+from muniment.protocol.errors import BodyTooLarge, InvalidRun, RunMismatch, SignatureMismatch
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.evm.signature import is_by, personal_digest
+from muniment.protocol.runs.hashes import evidence, execution_hash
+from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.reasons import REASONS, is_verdict
+from muniment.protocol.runs.types import RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, NewRun, RunAnswer, RunBlock
+from muniment.protocol.triggers.schedule import last_run
+from muniment.protocol.triggers.typed_data import CRON, ONCE
+from muniment.protocol.wire import encode
+
+# How far the clock of a relayer may be ahead of this service's.
+AHEAD_MS_MAX: Final = 60_000
+# Runs of a schedule are whole minutes (POSIX crontab).
+_TICK_MS_MIN: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a trigger says about its runs; `config` is as it was signed, the time in milliseconds since 1970."""
+
+    config: Mapping[str, Any]
+    min_validations: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRun:
+    """A run with its hash and the hash of its evidence, 32 bytes each.
+
+    `payload_hash` is the keccak256 of its payload: with the trigger it names what was due.
+    """
+
+    hash: bytes
+    evidence: bytes
+    payload_hash: bytes
+    new: NewRun
+    is_verdict: bool
+
+
+def check_run(new: NewRun, terms: Terms, relayer: Address | None, now_ms: int) -> CheckedRun:
+    """`new` with its hashes, to which those in the body must be equal, if given. `relayer` is the operator's address.
+
+    Raises `RunMismatch` with what was computed here, `SignatureMismatch`, `BodyTooLarge` for more than 256 KiB of JSON,
+    and `InvalidRun` for everything else that is wrong.
+    """
+    if len(encode(new)) > RUN_BYTES_MAX:
+        raise BodyTooLarge(f"the record of a run has at most {RUN_BYTES_MAX} bytes of JSON")
+    due = _due(new)
+    _check_result(new)
+    _check_due(new, due, terms, now_ms)
+    _check_content(new)
+    outputs = [each.hash.raw for each in new.outputs]
+    payload = new.trigger_data.raw
+    computed = execution_hash(new.trigger_sig, new.trigger_type, payload, new.result, outputs)
+    _check_equal(new.hash, computed, "hash", "the hash of a run with these members")
+    proof = evidence(new.context, new.inputs, new.blocks)
+    _check_equal(new.evidence, proof, "evidence", "the hash of this context, these inputs and these blocks")
+    _check_signature(new, computed, relayer)
+    verdict = is_verdict(new.result, None if new.reason is None else new.reason.code)
+    return CheckedRun(computed, proof, keccak256(payload), new, verdict)
+
+
+def _due(new: NewRun) -> int | EventPayload:
+    try:
+        return read_payload(new.trigger_type, new.trigger_data.raw)
+    except ValueError as error:
+        raise InvalidRun(f"{error}", pointer="/triggerData") from None
+
+
+def _check_result(new: NewRun) -> None:
+    """What comes with which result."""
+    _check_reason(new)
+    for name, value in (("missedCount", new.missed_count), ("from", new.from_ms), ("to", new.to_ms)):
+        if (value is not None) != (new.result == "missed"):
+            raise InvalidRun(f"{name} comes with the result missed, and with no other", pointer=f"/{name}")
+    if bool(new.outputs) != (new.result == "intents"):
+        raise InvalidRun("outputs come with the result intents, and with no other", pointer="/outputs")
+    hashes = [each.hash for each in new.outputs]
+    for index, each in enumerate(hashes):
+        if each in hashes[:index]:
+            raise InvalidRun("an intent is listed twice", pointer=f"/outputs/{index}/hash")
+
+
+def _check_reason(new: NewRun) -> None:
+    reasons = REASONS.get(new.result)
+    if new.reason is None:
+        if reasons is not None:
+            raise InvalidRun(f"the result {new.result} has a reason: one of {', '.join(reasons)}", pointer="/reason")
+    elif reasons is None:
+        raise InvalidRun(f"the result {new.result} has no reason", pointer="/reason")
+    elif new.reason.code not in reasons:
+        raise InvalidRun(f"the reason of {new.result} is one of {', '.join(reasons)}", pointer="/reason/code")
+
+
+def _check_due(new: NewRun, due: int | EventPayload, terms: Terms, now_ms: int) -> None:
+    """Whether the trigger was due, as the run says."""
+    config = terms.config
+    if new.trigger_type != config["type"]:
+        raise InvalidRun(f"the type of this trigger is {config['type']}", pointer="/triggerType")
+    if isinstance(due, EventPayload):
+        _check_event(due, config)
+    else:
+        _check_time(new, due, terms)
+    end_ms = int(config["endDate"])
+    if new.timestamp > now_ms + AHEAD_MS_MAX:
+        raise InvalidRun("the run is in the future", pointer="/timestamp")
+    if 0 < end_ms < new.timestamp:
+        raise InvalidRun("the run is after the end of its trigger", pointer="/timestamp")
+    _check_missed(new, terms)
+
+
+def _check_time(new: NewRun, time_ms: int, terms: Terms) -> None:
+    """The time of a cron or a once trigger."""
+    config = terms.config
+    if new.timestamp != time_ms:
+        raise InvalidRun("timestamp is the time that is in triggerData", pointer="/timestamp")
+    if new.trigger_type == ONCE:
+        if time_ms != (int(config.get("startDate", 0)) or terms.created_at_ms):
+            raise InvalidRun(
+                "not the startDate of this trigger, nor, if that is 0, its createdAt", pointer="/timestamp"
+            )
+        return
+    if time_ms <= terms.created_at_ms:
+        raise InvalidRun("the run is before the registration of its trigger", pointer="/timestamp")
+    if last_run(config["schedule"], time_ms) != time_ms:
+        raise InvalidRun("the schedule of this trigger has no run at this time", pointer="/timestamp")
+
+
+def _check_event(event: EventPayload, config: Mapping[str, Any]) -> None:
+    """Whether the event is one of those that the trigger names."""
+    if event.chain_id != int(config["chainId"]):
+        raise InvalidRun(f"the trigger is for events of chain {config['chainId']}", pointer="/triggerData")
+    if event.contract.raw != Address.parse(config["contract"]).raw:
+        raise InvalidRun(f"the trigger is for events of {config['contract']}", pointer="/triggerData")
+    for position, choices in enumerate(cast("Sequence[Sequence[str]]", config["topics"])):
+        own = event.topics[position] if position < len(event.topics) else None
+        if choices and own not in {Bytes32.parse(choice) for choice in choices}:
+            raise InvalidRun(f"the trigger is for events with another topic {position}", pointer="/triggerData")
+
+
+def _check_missed(new: NewRun, terms: Terms) -> None:
+    """A note of missed runs: it ends with the run that `timestamp` names."""
+    if new.missed_count is None or new.from_ms is None or new.to_ms is None:
+        return
+    if new.to_ms != new.timestamp:
+        raise InvalidRun("to is the time of the last run that was missed, as timestamp", pointer="/to")
+    if new.from_ms > new.to_ms or (new.trigger_type == CRON and new.from_ms <= terms.created_at_ms):
+        raise InvalidRun("from is the time of the first run that was missed", pointer="/from")
+    possible = (new.to_ms - new.from_ms) // _TICK_MS_MIN + 1 if new.trigger_type == CRON else 1
+    if new.missed_count > possible:
+        raise InvalidRun(f"at most {possible} runs are possible in this time", pointer="/missedCount")
+
+
+def _check_content(new: NewRun) -> None:
+    """What the run read and logged."""
+    if sum(len(line.encode()) for line in new.logs) > RUN_LOGS_BYTES_MAX:
+        raise InvalidRun(f"the lines of a log have together at most {RUN_LOGS_BYTES_MAX} bytes", pointer="/logs")
+    by_chain = {block.chain_id: block for block in new.blocks}
+    if len(by_chain) < len(new.blocks):
+        raise InvalidRun("a run reads a chain at one block: a chain is listed twice", pointer="/blocks")
+    for n, each in enumerate(new.inputs):
+        _check_answer(each.answer, f"/inputs/{n}/answer")
+        _check_block(each.block, by_chain, f"/inputs/{n}/block")
+        for m, call in enumerate(each.calls or ()):
+            _check_block(call.block, by_chain, f"/inputs/{n}/calls/{m}/block")
+
+
+def _check_answer(answer: RunAnswer, pointer: str) -> None:
+    if (answer.data is not UNSET) != answer.success or (answer.error is UNSET) != answer.success:
+        raise InvalidRun("an answer has data if it is a success, else an error", pointer=pointer)
+
+
+def _check_block(block: RunBlock | Any, by_chain: Mapping[int, RunBlock], pointer: str) -> None:
+    if block is not UNSET and by_chain.get(block.chain_id) != block:
+        raise InvalidRun("not one of the blocks of the run", pointer=pointer)
+
+
+def _check_equal(given: Bytes32 | None, computed: bytes, name: str, what: str) -> None:
+    if given is not None and given.raw != computed:
+        raise RunMismatch(f"not {what}", pointer=f"/{name}", facts={"computed": "0x" + computed.hex()})
+
+
+def _check_signature(new: NewRun, computed: bytes, relayer: Address | None) -> None:
+    if new.signature is None:
+        return
+    if relayer is None:
+        raise SignatureMismatch(
+            "a signature is by the operator's address, and this operator has none: "
+            "`muniment operators add NAME --address` gives one",
+            pointer="/signature",
+        )
+    digest = personal_digest(computed)
+    if not is_by(relayer, digest, new.signature):
+        raise SignatureMismatch(
+            f"not by {relayer} over the hash of the run (EIP-191)",
+            pointer="/signature",
+            facts={"digest": "0x" + digest.hex()},
+        )

@@ -1,0 +1,1 @@
+"""Runs: what relayers recorded when triggers were due, what came of it, and who agrees."""

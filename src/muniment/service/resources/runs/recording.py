@@ -1,0 +1,242 @@
+"""How runs are recorded: one row for each hash, one record for each operator, and no note where there is a verdict.
+
+Each write is one transaction. It locks the row of the trigger, so that writers of its runs take turns, in one process
+or many. What is stored in the end does not depend on the order in which relayers came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
+
+import msgspec
+
+from muniment.protocol.errors import InvalidRun, RunNotFound, TooManyVerdicts
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.types import LOGS_SHOWN, RecordedRun, RunBlock, RunDetail
+from muniment.protocol.triggers.typed_data import EVENT
+from muniment.protocol.wire import decode_text, encode, iso_time
+from muniment.service.auth import operators
+from muniment.service.resources.triggers.terms import lock
+from muniment.service.storage.dating import date_row
+from muniment.service.storage.sql import placeholders
+
+if TYPE_CHECKING:
+    from muniment.protocol.runs.rules import CheckedRun
+    from muniment.protocol.runs.types import Orphaning
+    from muniment.service.auth.operators import OperatorCaller
+    from muniment.service.storage.database import Transaction
+
+# Different verdicts that one operator may record on one due. An honest one has one, or a few if its price source gives
+# another answer each time; more would only fill the disk and the conflicts of other runs.
+VERDICTS_MAX: Final = 8
+# At a cap, an operator needs to say so once in this time.
+_CAP_NOTE_MS: Final = 60 * 60 * 1000
+_CAPS: Final = ("run-cap", "intent-cap")
+# The relayer in the runs of an operator without an address.
+NOBODY: Final = bytes(20)
+_DUE: Final = "trigger_seq = ? AND payload_hash = ?"
+
+
+class Recording(NamedTuple):
+    """What a write did: the number of the run that is the answer, and whether the run is new here."""
+
+    seq: int
+    is_new: bool
+
+
+class _Due(NamedTuple):
+    """What is known about one due: numbers of runs, and their hashes."""
+
+    verdicts: dict[bytes, int]
+    notes: dict[bytes, int]
+
+
+async def record(
+    tx: Transaction,
+    checked: CheckedRun,
+    trigger_seq: int,
+    min_validations: int,
+    caller: OperatorCaller,
+    now_ms: int,
+    admit: Callable[[], object],
+) -> Recording:
+    """Record a run for an operator. A verdict takes the place of notes; a note does not stand beside a verdict.
+
+    `admit` is called before a run is added, and refuses it by raising. Raises `TooManyVerdicts`.
+    """
+    await lock(tx, trigger_seq)
+    key = (trigger_seq, checked.payload_hash)
+    known = await _known(tx, key)
+    if not checked.is_verdict and known.verdicts:
+        return Recording(min(known.verdicts.values()), is_new=False)
+    runs = known.verdicts if checked.is_verdict else known.notes
+    if (seq := runs.get(checked.hash)) is not None:
+        return await _join(tx, checked, seq, key, caller, now_ms)
+    if not checked.is_verdict and (seq := await _told_of_cap(tx, checked, trigger_seq, caller, now_ms)) is not None:
+        return Recording(seq, is_new=False)
+    admit()
+    if checked.is_verdict:
+        await _check_count(tx, key, caller)
+        await _remove_notes(tx, key)
+    seq = await _insert(tx, checked, trigger_seq, min_validations, caller.address, now_ms)
+    await _add_record(tx, checked, seq, 1, caller, now_ms)
+    await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
+    return Recording(seq, is_new=True)
+
+
+async def _known(tx: Transaction, key: tuple[int, bytes]) -> _Due:
+    known = _Due({}, {})
+    for seq, run_hash, verdict in await tx.fetch(f"SELECT seq, hash, verdict FROM runs WHERE {_DUE}", key):
+        (known.verdicts if verdict else known.notes)[run_hash] = seq
+    return known
+
+
+async def _join(
+    tx: Transaction, checked: CheckedRun, seq: int, key: tuple[int, bytes], caller: OperatorCaller, now_ms: int
+) -> Recording:
+    """Add the record of another operator; a repetition changes nothing."""
+    names = [name for (name,) in await tx.fetch("SELECT operator FROM run_records WHERE run_seq = ?", (seq,))]
+    if caller.name not in names:
+        if checked.is_verdict:
+            await _check_count(tx, key, caller)
+        await _add_record(tx, checked, seq, len(names) + 1, caller, now_ms)
+        await _note_change(tx, seq, now_ms)
+        await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
+    return Recording(seq, is_new=False)
+
+
+async def _check_count(tx: Transaction, key: tuple[int, bytes], caller: OperatorCaller) -> None:
+    ((count,),) = await tx.fetch(
+        f"SELECT count(*) FROM runs JOIN run_records ON run_seq = seq WHERE {_DUE} AND verdict = 1 AND operator = ?",
+        (*key, caller.name),
+    )
+    if count >= VERDICTS_MAX:
+        raise TooManyVerdicts(
+            f"this operator has recorded {count} different verdicts on what made this run due, which is the most; "
+            "honest runs of one due have one hash"
+        )
+
+
+async def _told_of_cap(
+    tx: Transaction, checked: CheckedRun, trigger_seq: int, caller: OperatorCaller, now_ms: int
+) -> int | None:
+    """The note by which the operator said within the hour that the trigger is at a cap."""
+    reason = checked.new.reason
+    if reason is None or reason.code not in _CAPS:
+        return None
+    rows = await tx.fetch(
+        f"""SELECT seq FROM runs JOIN run_records ON run_seq = seq
+            WHERE trigger_seq = ? AND result = 'skipped' AND runs.created_at_ms > ?
+              AND reason IN ({placeholders(len(_CAPS))}) AND operator = ?
+            ORDER BY seq DESC LIMIT 1""",
+        (trigger_seq, now_ms - _CAP_NOTE_MS, *_CAPS, caller.name),
+    )
+    return rows[0][0] if rows else None
+
+
+async def _remove_notes(tx: Transaction, key: tuple[int, bytes]) -> None:
+    notes = f"SELECT seq FROM runs WHERE {_DUE} AND verdict = 0"
+    await tx.execute(f"DELETE FROM run_records WHERE run_seq IN ({notes})", key)
+    await tx.execute(f"DELETE FROM runs WHERE {_DUE} AND verdict = 0", key)
+
+
+async def _insert(
+    tx: Transaction, checked: CheckedRun, trigger_seq: int, min_validations: int, address: Address | None, now_ms: int
+) -> int:
+    newest = await tx.fetch_one("SELECT created_at_ms FROM runs ORDER BY created_at_ms DESC LIMIT 1")
+    created_at_ms = await date_row(tx, now_ms, newest[0] if newest else 0)
+    new = checked.new
+    relayer = NOBODY if address is None else address.raw
+    record_text = _record_of(checked, relayer, created_at_ms)
+    more = [encode(line).decode() for line in new.logs[LOGS_SHOWN:]]
+    values: dict[LiteralString, object] = {
+        "hash": checked.hash, "trigger_seq": trigger_seq, "trigger_type": new.trigger_type,
+        "payload_hash": checked.payload_hash, "result": new.result,
+        "reason": None if new.reason is None else new.reason.code, "verdict": int(checked.is_verdict),
+        "relayer": relayer, "outputs": b"".join(each.hash.raw for each in new.outputs),
+        "min_validations": min_validations, "created_at_ms": created_at_ms, "record_bytes": len(record_text),
+        "record": record_text.decode(), "more_logs": ",".join(more),
+        "detail": encode(RunDetail(inputs=new.inputs, context=new.context)).decode(),
+    }  # fmt: skip
+    ((seq,),) = await tx.fetch(
+        f"INSERT INTO runs ({', '.join(values)}) VALUES ({placeholders(len(values))}) RETURNING seq",
+        list(values.values()),
+    )
+    return seq
+
+
+def _record_of(checked: CheckedRun, relayer: bytes, created_at_ms: int) -> bytes:
+    """The members that never change and that listings show, as JSON."""
+    new = checked.new
+    given: dict[str, Any] = {name: getattr(new, name) for name in RecordedRun.__struct_fields__ if hasattr(new, name)}
+    computed: dict[str, Any] = {
+        "hash": Bytes32.from_raw(checked.hash), "relayer": Address.from_raw(relayer), "logs": new.logs[:LOGS_SHOWN],
+        "logs_cut": new.logs_cut or None, "created_at": iso_time(created_at_ms),
+    }  # fmt: skip
+    members = {**given, **computed}
+    return encode(RecordedRun(**{name: value for name, value in members.items() if value is not None}))
+
+
+async def _add_record(
+    tx: Transaction, checked: CheckedRun, seq: int, n: int, caller: OperatorCaller, now_ms: int
+) -> None:
+    relayer = NOBODY if caller.address is None else caller.address.raw
+    await tx.execute(
+        """INSERT INTO run_records (run_seq, n, operator, relayer, evidence, created_at_ms)
+           VALUES (?, ?, ?, ?, ?, ?)""",
+        (seq, n, caller.name, relayer, checked.evidence, now_ms),
+    )
+
+
+async def _note_change(tx: Transaction, seq: int, now_ms: int) -> None:
+    """Let the row tell that its records have changed."""
+    await tx.execute("UPDATE runs SET version = version + 1, changed_at_ms = ? WHERE seq = ?", (now_ms, seq))
+
+
+class _Blocks(msgspec.Struct, rename="camel"):
+    """The members of a run's record that name blocks."""
+
+    trigger_type: int
+    trigger_data: str
+    blocks: list[RunBlock]
+
+    def has(self, orphaning: Orphaning) -> bool:
+        """Whether the run depends on a block: that of its event, or one at which it read."""
+        named = {(block.chain_id, block.hash) for block in self.blocks}
+        if self.trigger_type == EVENT:
+            payload = read_payload(EVENT, bytes.fromhex(self.trigger_data[2:]))
+            if isinstance(payload, EventPayload):
+                named.add((payload.chain_id, payload.block_hash))
+        return (orphaning.chain_id, orphaning.block_hash) in named
+
+
+_blocks_decoder: Final = msgspec.json.Decoder(_Blocks, dec_hook=decode_text)
+
+
+async def orphan(tx: Transaction, run_hash: bytes, orphaning: Orphaning, caller: OperatorCaller, now_ms: int) -> int:
+    """Let an operator take back its record of a run, because a block was dropped; the number of the run.
+
+    A repetition changes nothing. Raises `RunNotFound` for a run that this operator has not recorded, and `InvalidRun`
+    for a block that is not one of the run.
+    """
+    rows = await tx.fetch(f"SELECT seq, record FROM runs WHERE hash = ?{tx.for_update}", (run_hash,))
+    for seq, text in rows:
+        own = await tx.fetch(
+            "SELECT orphaned_at_ms FROM run_records WHERE run_seq = ? AND operator = ?", (seq, caller.name)
+        )
+        if not own:
+            break
+        if not _blocks_decoder.decode(text).has(orphaning):
+            raise InvalidRun("neither the block of the run's event, nor one of its blocks", pointer="/blockHash")
+        if own[0][0] is None:
+            await tx.execute(
+                "UPDATE run_records SET orphaned_at_ms = ? WHERE run_seq = ? AND operator = ?",
+                (now_ms, seq, caller.name),
+            )
+            await _note_change(tx, seq, now_ms)
+            await operators.enter(tx, caller.name, "orphan run", run_hash, now_ms)
+        return seq
+    raise RunNotFound("this operator has recorded no run under this hash")

@@ -1,0 +1,140 @@
+"""The endpoints of runs. Their paths say executions, as those of the field do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from muniment.protocol import errors
+from muniment.protocol.errors import RunNotFound, TriggerNotFound
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.runs import rules
+from muniment.protocol.runs.types import NewRun, Orphaning, Run
+from muniment.service.auth.operators import OperatorCaller
+from muniment.service.context import Context
+from muniment.service.http.openapi import LISTED, TAGGED
+from muniment.service.http.operation import Operation, operation
+from muniment.service.http.paging import check_cursor, page_links, settled_before
+from muniment.service.http.reply import JSON, Ready, Streamed, etag_matches
+from muniment.service.http.request import Request
+from muniment.service.resources.runs import listing, recording, store
+from muniment.service.resources.runs.queries import RunQuery
+from muniment.service.resources.triggers.terms import find_terms
+from muniment.service.running.limits.costs import PAGE, Cost, Shed
+
+if TYPE_CHECKING:
+    from muniment.service.storage.database import Transaction
+
+# Each has lists of its own.
+_PAGE: Final = replace(PAGE, units=4)
+_WHOLE: Final = Cost(4, sent_bytes_per_unit=64 * 1024)
+# Of the whole SHA-256, as much as needs to differ.
+_ETAG_DIGITS: Final = 32
+
+
+@operation("GET", "/executions", cost=_PAGE, sheds=Shed.PAGE, answers=LISTED)
+async def list_runs(context: Context, request: Request, query: RunQuery) -> Ready[list[Run]] | Streamed:
+    """List runs.
+
+    They come without their inputs and context, and with the first 50 lines of their logs. Newest first unless
+    `sort=1`. With `triggerSigs` and `latest=1` the newest run of each of these triggers, of those that the other
+    filters choose. `relayer` finds the runs that this relayer recorded first.
+
+    A page ends before its limit when it would be longer than 8 MiB (1 MiB with a `cursor`); a `next` link then leads
+    on. Notes (`missed`, `skipped`, `incomplete`, and `stopped` for the time or the machine) are removed when a verdict
+    on the same due is recorded, and after 90 days (a setting), as are other runs without intents.
+    """
+    reader = context.reader_for(request)
+    numbers = context.epochs.numbers(reader, "runs")
+    await check_cursor(query.cursor, numbers)
+    settled = await settled_before(query, query.sort, numbers)
+    page = await listing.search(reader, query, context.client(request))
+    links = await page_links("/executions", request.query, page, query, query.sort, settled, numbers)
+    return page.reply((JSON, *links))
+
+
+@operation(
+    "GET", "/executions/{hash}", cost=_WHOLE, sheds=Shed.READ, refuses=(RunNotFound,),
+    answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
+)  # fmt: skip
+async def get_run(context: Context, request: Request, hash: Bytes32) -> Ready[Run]:
+    """Read a run with all that it read and logged.
+
+    Inputs, context, blocks and logs are those that the first relayer sent. `validations` counts operators of this
+    registry: to a stranger it proves nothing. Running the function again with the answers of nodes does.
+    """
+    text = await store.find(context.reader_for(request), hash.raw)
+    if text is None:
+        raise RunNotFound("no run is recorded under this hash")
+    body = text.encode()
+    etag = f'"{sha256(body).hexdigest()[:_ETAG_DIGITS]}"'
+    headers = (JSON, (b"etag", etag.encode()))
+    if etag_matches(request.header(b"if-none-match"), etag):
+        return Ready(b"", headers, 304)
+    return Ready(body, headers)
+
+
+@operation(
+    "POST", "/executions", cost=8, sheds=Shed.NEVER,
+    refuses=(
+        TriggerNotFound, errors.InvalidRun, errors.RunMismatch, errors.SignatureMismatch, errors.BodyTooLarge,
+        errors.TooManyVerdicts, errors.ClockInDoubt, errors.DiskAlmostFull,
+    ),
+)  # fmt: skip
+async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> Ready[Run]:
+    """Record a run.
+
+    The hash is computed again from the trigger's `sig`, its type, `triggerData`, the result and the hashes of the
+    outputs, so relayers that find the same record one run. It is `valid` when as many operators as the trigger's
+    `minValidations` have recorded it.
+
+    The results `intents` and `nothing`, and `stopped` for what the function did, are verdicts. Others are notes about
+    one relayer: they are not counted, and where a verdict on the same due is recorded, it is the answer. Two different
+    verdicts on one due list each other in `conflicts`.
+
+    The answer is as in a listing. The answer to GET can be sent back unchanged.
+    """
+    found = await find_terms(context.database, body.trigger_sig)
+    if found is None:
+        raise TriggerNotFound(f"no trigger is registered under {body.trigger_sig}")
+    trigger_seq, terms = found
+    now_ms = context.now_ms()
+    checked = rules.check_run(body, terms, caller.address, now_ms)
+    # Nothing new is dated while the clock is in doubt; a run that is recorded has its date.
+    if context.clock.doubt() and await store.find(context.database, checked.hash) is None:
+        context.clock.require()
+
+    async def write(tx: Transaction) -> str:
+        done = await recording.record(
+            tx, checked, trigger_seq, terms.min_validations, caller, now_ms, context.disk.require
+        )
+        return await _shown(tx, done.seq)
+
+    return Ready((await context.database.write(write, order=body.trigger_sig.raw)).encode())
+
+
+@operation(
+    "POST", "/executions/{hash}/orphan", cost=8, sheds=Shed.NEVER, refuses=(RunNotFound, errors.InvalidRun)
+)  # fmt: skip
+async def orphan_run(context: Context, caller: OperatorCaller, hash: Bytes32, body: Orphaning) -> Ready[Run]:
+    """Take back a record of a run whose block is not canonical any more.
+
+    The block is that of the run's event, or one at which the run read. Only the caller's own record is taken back: the
+    run is `invalid` once all operators that count have taken theirs back. Repeating it is allowed.
+    """
+    now_ms = context.now_ms()
+
+    async def write(tx: Transaction) -> str:
+        return await _shown(tx, await recording.orphan(tx, hash.raw, body, caller, now_ms))
+
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
+
+
+async def _shown(tx: Transaction, seq: int) -> str:
+    """The run as a listing shows it, read in the transaction that wrote it."""
+    ((_, text),) = await store.listed(tx, [seq])
+    return text
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (get_run, list_runs, orphan_run, record_run)
