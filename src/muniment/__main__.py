@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from muniment.cli.main import main as run_command
+
+# The extra of commands that need another one than `server`.
+_EXTRAS: Final = {"run": "relayer", "relayer": "relayer", "runs": "relayer"}
 
 
 def main() -> None:
@@ -14,7 +18,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "muniment":
             raise
-        sys.exit(f"Error: this command needs the library {error.name}. Type: pip install 'muniment[server]'")
+        extra = _EXTRAS.get(next(iter(sys.argv[1:]), ""), "server")
+        sys.exit(f"Error: this command needs the library {error.name}. Type: pip install 'muniment[{extra}]'")
 
 
 if __name__ == "__main__":

@@ -138,3 +138,6 @@ def test_a_bare_installation_has_help_and_names_the_missing_extra(bare: Path, tm
     assert done.stderr.endswith("Type: pip install 'muniment[server]'\n")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "data").exists()
+    done = run(bare, "muniment", "run", "--bundle", str(ROOT / "src" / "muniment" / "cli" / "sample"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("Type: pip install 'muniment[relayer]'\n")

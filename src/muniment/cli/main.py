@@ -22,6 +22,7 @@ from muniment.cli.demo import demo
 from muniment.cli.events import events
 from muniment.cli.intents import intents
 from muniment.cli.operators import operators
+from muniment.cli.run import run
 from muniment.cli.runs import runs
 from muniment.cli.secrets import secrets
 from muniment.cli.serve import migrate, serve, show_config
@@ -81,7 +82,7 @@ def _open_missing_streams() -> None:
 
 
 USE_A_REGISTRY: Final = (
-    login, logout, whoami, profiles, api_key, balances, deploy, functions, triggers, runs, intents, events, verify,
+    login, logout, whoami, profiles, api_key, balances, deploy, functions, triggers, run, runs, intents, events, verify,
     completion,
 )  # fmt: skip
 _RUN_A_REGISTRY: Final = (

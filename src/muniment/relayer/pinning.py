@@ -50,7 +50,7 @@ class Incomplete(Exception):
 
     def __init__(self, code: Literal["no-block", "no-answer", "nodes-differ"], text: str) -> None:
         super().__init__(text)
-        self.code = code
+        self.code: Final = code
         self.text = text
 
 

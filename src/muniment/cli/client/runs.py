@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _CLAIMED: Final = "(as the service says)"
 _RESULTS: Final = ("intents", "nothing", "stopped", "missed", "skipped", "incomplete")
-_TYPES: Final = ("cron", "event", "once")
+TYPES: Final = ("cron", "event", "once")
 # Records of a page: what the service gives at most.
 _PAGE_MAX: Final = 100
 # 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339: a trigger may start later.
@@ -83,7 +83,7 @@ def _columns(*, whole: bool) -> list[Column]:
         Column("REASON", lambda each: each.reason.code if each.reason else ""),
         Column("STATUS", lambda each: each.status, is_status=True),
         Column("INTENTS", lambda each: str(len(each.outputs))),
-        Column("DUE", lambda each: ago(_time(each.timestamp))), Column("RECORDED", lambda each: ago(each.created_at)),
+        Column("DUE", lambda each: ago(moment(each.timestamp))), Column("RECORDED", lambda each: ago(each.created_at)),
         Column("RELAYER", lambda each: each.relayer),
     ]  # fmt: skip
 
@@ -95,8 +95,8 @@ def _members(run: Run) -> dict[str, str]:
         "intents": "\n".join(
             f"{each.hash}{'' if each.recorded else ', not recorded here'} {_CLAIMED}" for each in run.outputs
         ),
-        "read at": "\n".join(map(_block, run.blocks)),
-        "questions": "\n".join(map(_question, run.inputs or ())),
+        "read at": "\n".join(map(block_line, run.blocks)),
+        "questions": "\n".join(map(question_line, run.inputs or ())),
         "relayers": "\n".join(f"{_relayer(each)} {_CLAIMED}" for each in run.records),
         "conflicts": "\n".join(run.conflicts),
         "fee": run.fee, "fuel": run.fuel_used, "engine": run.engine,
@@ -108,8 +108,8 @@ def _members(run: Run) -> dict[str, str]:
 def _due(run: Run) -> str:
     from muniment.protocol.runs.payloads import EventPayload, read_payload
 
-    moment = _time(run.timestamp)
-    shown = f"{moment}, {ago(moment)}, {_TYPES[run.trigger_type]}"
+    due_at = moment(run.timestamp)
+    shown = f"{due_at}, {ago(due_at)}, {TYPES[run.trigger_type]}"
     due = read_payload(run.trigger_type, run.trigger_data.raw)
     if isinstance(due, EventPayload):
         return f"{shown}: log {due.index} of block {due.block_hash} on chain {due.chain_id}, by {due.contract}"
@@ -119,19 +119,21 @@ def _due(run: Run) -> str:
 def _result(run: Run) -> str:
     if not run.reason:
         return run.result
-    missed = f" ({counted(run.missed_count, 'run')} from {_time(run.from_ms)} to {_time(run.to_ms)})" if (
+    missed = f" ({counted(run.missed_count, 'run')} from {moment(run.from_ms)} to {moment(run.to_ms)})" if (
         run.missed_count and run.from_ms and run.to_ms
     ) else ""  # fmt: skip
     text = f": {run.reason.text}" if run.reason.text else ""
     return f"{run.result}, {run.reason.code}{text}{missed} {_CLAIMED}"
 
 
-def _block(block: RunBlock) -> str:
+def block_line(block: RunBlock) -> str:
+    """A block that was read, on one line."""
     quiet = ", the head of a quiet chain" if block.quiet else ""
     return f"chain {block.chain_id}, block {block.number}, {block.hash}{quiet}"
 
 
-def _question(asked: RunInput) -> str:
+def question_line(asked: RunInput) -> str:
+    """A question of a function and its answer, on one line."""
     given = ", ".join(
         f"{name} {value if isinstance(value, str) else ' '.join(value)}" for name, value in asked.params.items()
     )
@@ -152,7 +154,8 @@ def _relayer(record: RunRecord) -> str:
     return f"{record.relayer}, {ago(record.created_at)}{gone}, evidence {record.evidence}"
 
 
-def _time(at_ms: int) -> str:
+def moment(at_ms: int) -> str:
+    """A time as a date-time, if it has one."""
     from muniment.protocol.wire import iso_time
 
     return iso_time(at_ms) if at_ms <= _DATED_MS_MAX else f"{at_ms} ms after 1970"

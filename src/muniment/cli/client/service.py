@@ -30,6 +30,7 @@ FORGED: Final = 5
 _NEXT: Final = {
     "unknown-function": "deploy it here first: `muniment deploy DIR`",
     "function-not-found": "`muniment functions list` shows the functions of this registry",
+    "content-not-found": "`muniment functions list` shows the functions of this registry",
     "trigger-not-found": "`muniment triggers list` shows the triggers of this registry",
     "intent-not-found": "`muniment intents list` shows the intents of this registry",
     "execution-not-found": "`muniment runs list` shows the runs of this registry",

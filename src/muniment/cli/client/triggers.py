@@ -97,7 +97,7 @@ def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
     else:
         config = {"type": 0, "schedule": flags["schedule"], "delta": flags["delta"], "endDate": end_ms(flags["end"])}
     return TriggerDraft.of(
-        flags["cid"], config=config, input=_inputs(flags["inputs"]), version=flags["version"],
+        flags["cid"], config=config, input=read_inputs(flags["inputs"]), version=flags["version"],
         execution_fee_limit=flags["fee_limit"], min_validations=flags["validations"],
         description=flags["description"] or "Signed on the command line",
     )  # fmt: skip
@@ -116,7 +116,8 @@ def end_ms(text: str) -> int:
     return round(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
 
 
-def _inputs(pairs: tuple[str, ...]) -> dict[str, Any]:
+def read_inputs(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """The inputs of `--input NAME=VALUE`. Raises `ValueError`."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, is_given, text = pair.partition("=")

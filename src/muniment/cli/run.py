@@ -1,0 +1,182 @@
+"""`muniment run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from muniment.cli.client.runs import TYPES, block_line, moment, question_line
+from muniment.cli.client.service import failures, opened, place_of, service_options
+from muniment.cli.client.triggers import read_inputs
+from muniment.cli.options import chains_option, settings_of
+from muniment.cli.output import print_note, shape_options, show_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from muniment.client import Bundle
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.protocol.wire import Record
+    from muniment.relayer.trial import Tried, Wish
+
+# The exit statuses of results; 1 to 5 have their meaning in every command that uses a registry.
+STATUSES: Final = {"intents": 0, "nothing": 10, "stopped": 11, "incomplete": 12}
+# In whose name a function runs when nobody is named: no wallet, but not the zero address, which functions refuse.
+_NOBODY: Final = "0x0000000000000000000000000000000000000001"
+
+
+@click.command()
+@click.argument("cid", required=False)
+@click.option("--bundle", "folder", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Directory with manifest.json and function.wasm, instead of CID.")  # fmt: skip
+@click.option("--trigger", "sig", metavar="SIG", help="With the inputs of this trigger, at its newest tick.")
+@click.option("--at", metavar="CHAIN:BLOCK", help="As it was at this block; default: now.")
+@click.option("--event", metavar="CHAIN:TX:POSITION", help="For this log: its position in the receipt, from 0.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; can be repeated.")
+@click.option("--user", metavar="ADDRESS", help="In whose name, without a trigger; default: the wallet of the profile.")
+@chains_option
+@service_options
+@shape_options
+def run(*, as_json: bool | None, folder: Path | None, **flags: Any) -> None:
+    """Run a function here, once, and show what it would do. Nothing is recorded.
+
+    The function is CID, or the one of --trigger, from the registry and checked; or the files of --bundle.
+
+    The exit status is 0 with intents, 10 without, 11 when it was stopped, 12 when no node answered.
+    """
+    import asyncio
+
+    from muniment.relayer.pinning import Incomplete
+
+    with failures():
+        _check_usage(folder, flags)
+        trigger, bundle, cid = _subject(folder, flags)
+        try:
+            tried = asyncio.run(_tried(trigger, bundle, cid, flags))
+        except Incomplete as error:
+            print_note(f"incomplete, {error.code}: {error.text}")
+            raise SystemExit(STATUSES["incomplete"]) from None
+    show_one(_as_object(cid, tried), _members(cid, tried), as_json=as_json)
+    raise SystemExit(STATUSES[tried.run.result])
+
+
+def _check_usage(folder: Path | None, flags: Mapping[str, Any]) -> None:
+    sig = flags["sig"]
+    if folder is not None and flags["cid"] is not None:
+        raise click.UsageError("give a CID or --bundle, not both")
+    if folder is None and flags["cid"] is None and sig is None:
+        raise click.UsageError("name a function: a CID, --bundle DIRECTORY or --trigger SIG")
+    if sig is not None and flags["cid"] is not None:
+        raise click.UsageError("a trigger names its function: leave out CID, or try other files with --bundle")
+    if sig is not None and (flags["inputs"] or flags["user"]):
+        raise click.UsageError("a trigger has its inputs and its wallet: leave out --input and --user")
+    if flags["at"] is not None and flags["event"] is not None:
+        raise click.UsageError("an event is read at its own block: leave out --at")
+
+
+def _subject(folder: Path | None, flags: Mapping[str, Any]) -> tuple[Trigger | None, Bundle, str]:
+    """The trigger, the files and their CID. The client proves what the registry gives."""
+    from muniment.client import Bundle
+
+    if folder is not None and flags["sig"] is None:
+        bundle = Bundle.read(folder)
+        return None, bundle, bundle.cids()[0]
+    with opened(flags) as registry:
+        if flags["sig"] is None:
+            return None, registry.functions.bundle(flags["cid"]), flags["cid"]
+        trigger = registry.triggers.get(flags["sig"])
+        if folder is None:
+            return trigger, registry.functions.bundle(trigger.function_cid), trigger.function_cid
+    bundle = Bundle.read(folder)
+    cids = bundle.cids()
+    if trigger.function_cid not in cids:
+        print_note(f"the files are not the function of the trigger, which is {trigger.function_cid}")
+    return trigger, bundle, cids[0]
+
+
+async def _tried(trigger: Trigger | None, bundle: Bundle, cid: str, flags: Mapping[str, Any]) -> Tried:
+    import random
+    import time
+
+    from muniment.chains.catalogue import load_chains
+    from muniment.guest.sandbox import Sandbox
+    from muniment.outgoing import Outgoing
+    from muniment.protocol.functions.rules import read_manifest
+    from muniment.relayer.engine import this_engine
+    from muniment.relayer.pinning import nodes_of
+    from muniment.relayer.trial import Trials
+
+    inputs = read_manifest(bundle.manifest).inputs
+    wish = _wish(trigger, cid, inputs, flags)
+    file = settings_of(None, chains_file=flags["chains_file"]).chains_file
+    chains = load_chains(Path(file) if file else None)
+    async with Outgoing(allow_private=True) as outgoing, Sandbox.open() as sandbox:
+        trials = Trials(
+            sandbox=sandbox, chains=chains, now_ms=lambda: time.time_ns() // 1_000_000, engine=this_engine(),
+            nodes=nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random),
+        )  # fmt: skip
+        return await trials.run(wish, bundle.wasm, inputs)
+
+
+def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: Mapping[str, Any]) -> Wish:
+    from muniment.relayer.attempt import Consent
+    from muniment.relayer.trial import BlockAsked, EventAsked, Wish, made_up
+
+    if trigger is not None:
+        consent = Consent.of(trigger)
+    else:
+        consent = made_up(_user(flags), cid, read_inputs(flags["inputs"]), inputs)
+    return Wish(
+        consent=consent, trigger=trigger,
+        block=None if flags["at"] is None else BlockAsked.parse(flags["at"]),
+        event=None if flags["event"] is None else EventAsked.parse(flags["event"]),
+    )  # fmt: skip
+
+
+def _user(flags: Mapping[str, Any]) -> Address:
+    """The wallet that is named, else that of the profile, else nobody's; says which."""
+    from muniment.protocol.evm.address import Address
+
+    user = flags["user"] or place_of(flags).profile.address
+    whom = f"the wallet {user}" if user else f"nobody ({_NOBODY}; --user names a wallet)"
+    print_note(f"a trial without a trigger, in the name of {whom}: its nonces are those of no trigger")
+    return Address.parse(user or _NOBODY)
+
+
+def _as_object(cid: str, tried: Tried) -> dict[str, Any]:
+    """The trial as JSON: the members of a record, the CID, and the intents with the members that their hash covers."""
+    return {"functionCid": cid, **_members_of(tried.run), "intents": list(_intents(tried))}
+
+
+def _intents(tried: Tried) -> Iterator[dict[str, Any]]:
+    for output, intent in zip(tried.run.outputs, tried.intents, strict=True):
+        yield {**_members_of(intent), "hash": output.hash}
+
+
+def _members_of(record: Record) -> dict[str, Any]:
+    """The members of a record that say something."""
+    import msgspec
+
+    from muniment.protocol.wire import encode
+
+    members: dict[str, Any] = msgspec.json.decode(encode(record))
+    unused = {"proposals", "logs"} if "operations" in members or "op" in members else set[str]()
+    return {name: value for name, value in members.items() if value is not None and name not in unused}
+
+
+def _members(cid: str, tried: Tried) -> dict[str, str]:
+    run = tried.run
+    shown = {
+        "function": cid, "as of": f"{moment(run.timestamp)}, {TYPES[run.trigger_type]}",
+        "result": run.result if run.reason is None else f"{run.result}, {run.reason.code}: {run.reason.text}",
+        "intents": "\n".join(json.dumps(each) for each in _intents(tried)),
+        "read at": "\n".join(map(block_line, run.blocks)),
+        "questions": "\n".join(map(question_line, run.inputs)),
+        "fuel": run.fuel_used,
+        "log": "\n".join([*run.logs, *(["(the function logged more)"] if run.logs_cut else [])]),
+    }  # fmt: skip
+    return {name: text or "none" for name, text in shown.items()}

@@ -1,0 +1,253 @@
+"""Trial runs: what a function would do now, at a block or for an event. Nothing is recorded anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+
+from muniment.chains.nodes import block_hash_in, block_time_in
+from muniment.chains.rpc import Call
+from muniment.outgoing import Unreachable
+from muniment.protocol.errors import Invalid, Refusal
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32, HexString, data_of, quantity_of
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
+from muniment.protocol.runs.types import NewRun
+from muniment.protocol.triggers.schedule import last_run
+from muniment.protocol.triggers.typed_data import CRON, EVENT, trigger_hash, types_for
+from muniment.relayer.answers import Answers
+from muniment.relayer.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.context import run_context, settlers_of
+from muniment.relayer.due import Due, Occurrence, Plan, matches
+from muniment.relayer.notes import reason_of
+from muniment.relayer.pinning import Incomplete, Pin, Pins
+from muniment.relayer.record import recorded_run
+from muniment.relayer.settlers import generations
+
+if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
+    from muniment.chains.nodes import Nodes
+    from muniment.guest.sandbox import Sandbox
+    from muniment.protocol.intents.types import AnyNewIntent
+    from muniment.protocol.runs.texts import Engine
+    from muniment.protocol.runs.types import RunToken
+    from muniment.protocol.triggers.types import Trigger
+
+# A number of a chain, a block or a place; those of nodes are below 2^53.
+_NUMBER: Final = re.compile(r"[0-9]{1,15}")
+# The signature of a run without a trigger. It is of no wallet, so the intents can never be recorded for a trigger.
+NO_TRIGGER: Final = Signature("0x" + "00" * 65)
+
+
+class BlockAsked(NamedTuple):
+    """A block of a chain, at which a trial runs."""
+
+    chain_id: int
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A block as `CHAIN:BLOCK`. Raises `ValueError`."""
+        chain_id, number = _parts(text, "CHAIN:BLOCK, such as 8453:20000000", 2)
+        return cls(int(chain_id), int(number))
+
+
+class EventAsked(NamedTuple):
+    """A log: its position in the receipt of a transaction, from 0."""
+
+    chain_id: int
+    transaction_hash: Bytes32
+    position: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A log as `CHAIN:TRANSACTION:POSITION`. Raises `ValueError`, `Invalid`."""
+        chain_id, transaction_hash, position = _parts(text, "CHAIN:TRANSACTION:POSITION, such as 8453:0x…:0", 3)
+        return cls(int(chain_id), Bytes32.parse(transaction_hash), int(position))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be tried. Without a trigger, `consent` is made up.
+
+    Of `block` and `event` at most one is given; without them the run is now.
+    """
+
+    consent: Consent
+    trigger: Trigger | None = None
+    block: BlockAsked | None = None
+    event: EventAsked | None = None
+
+
+class Tried(NamedTuple):
+    """What a trial gave: the record that a relayer would post, and the intents that it would record."""
+
+    run: NewRun
+    intents: Sequence[AnyNewIntent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """Makes trials: with a sandbox, chains, and the nodes of those that have any, by chain id."""
+
+    sandbox: Sandbox
+    chains: Mapping[int, Chain]
+    nodes: Mapping[int, Nodes]
+    now_ms: Callable[[], int]
+    engine: Engine
+
+    async def run(self, wish: Wish, wasm: bytes, inputs: Mapping[str, str]) -> Tried:
+        """Run the module `wasm` with its `inputs`, type words by name.
+
+        Raises `ValueError` for a wish that cannot be: no such block or log, or not what the trigger waits for;
+        `Incomplete` where no node knows what is due.
+        """
+        pinned: dict[int, Pin] = {}
+        moment_ms, event = self.now_ms(), None
+        if wish.block is not None:
+            pin = await self._pin(wish.block)
+            moment_ms, pinned[pin.chain_id] = 1_000 * pin.time_s, pin
+        if wish.event is not None:
+            event = await self._occurrence(wish.event)
+        due = _due(wish.trigger, event, moment_ms)
+        pins = Pins(nodes=self.nodes, now_ms=self.now_ms)
+        answers = Answers(pins=pins, timestamp_ms=due.timestamp_ms, event=event, pinned=pinned)
+        settling = Settling(settlers=settlers_of(self.chains.values()), generations=await generations(self.nodes))
+        function = Function(await self.sandbox.compile_module(wasm), inputs)
+        try:
+            made, intents = await attempt(
+                due, wish.consent, function, sandbox=self.sandbox, answers=answers, settling=settling
+            )  # fmt: skip
+        except Incomplete as error:
+            return Tried(_incomplete(due, error, answers, settling.settlers, self.engine), [])
+        return Tried(*recorded_run(
+            due, made, intents, answers=answers, settlers=settling.settlers, engine=self.engine
+        ))  # fmt: skip
+
+    async def _pin(self, asked: BlockAsked) -> Pin:
+        """Raises `ValueError`, `Incomplete`."""
+        answer = await self._ask(asked.chain_id, Call("eth_getBlockByNumber", (hex(asked.number), False)))
+        block_hash, time_s = block_hash_in(answer, asked.number), block_time_in(answer)
+        if block_hash is None or time_s is None:
+            raise ValueError(f"the node of chain {asked.chain_id} has no block {asked.number}")
+        return Pin(asked.chain_id, asked.number, block_hash, time_s)
+
+    async def _occurrence(self, asked: EventAsked) -> Occurrence:
+        """Raises `ValueError`, `Incomplete`."""
+        answer = await self._ask(asked.chain_id, Call("eth_getTransactionReceipt", (asked.transaction_hash,)))
+        receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+        number, logs = quantity_of(receipt.get("blockNumber")), cast("list[Any]", receipt.get("logs"))
+        if number is None:
+            raise ValueError(f"the node of chain {asked.chain_id} has no receipt of {asked.transaction_hash}")
+        if asked.position >= len(logs):
+            raise ValueError(f"the transaction has {len(logs)} logs, which are numbered from 0")
+        pin = await self._pin(BlockAsked(asked.chain_id, number))
+        log = _log_of(asked.chain_id, pin, logs[asked.position])
+        return Occurrence(log, number, pin.time_s, asked.transaction_hash, asked.position)
+
+    async def _ask(self, chain_id: int, call: Call) -> object:
+        """The answer of the first node that gives one. Raises `ValueError` for an unknown chain, `Incomplete`."""
+        nodes = self.nodes.get(chain_id)
+        if nodes is None:
+            raise ValueError(f"chain {chain_id} has no node: give a chains file with its RPC URL (--chains)")
+        reason = ""
+        for node in nodes.nodes:
+            try:
+                (answer,) = await nodes.ask(node, [call])
+            except Unreachable as error:
+                reason = error.reason
+            else:
+                return answer
+        raise Incomplete("no-answer", f"no node of chain {chain_id} answers ({reason})")
+
+
+def made_up(user: Address, cid: str, input: Mapping[str, Any], inputs: Mapping[str, str]) -> Consent:
+    """A consent that nobody signed, for a run without a trigger.
+
+    Raises `ValueError` for inputs that are missing or unknown, or have values that no trigger can have.
+    """
+    if missing := [f"{name} ({word})" for name, word in inputs.items() if name not in input]:
+        raise ValueError(f"the function needs more inputs: {', '.join(missing)}")
+    if unknown := input.keys() - inputs.keys():
+        raise ValueError(f"the function has no input {', '.join(sorted(unknown))}")
+    values = {
+        "functionCid": cid, "version": "1.0.0", "input": {**input}, "executionFeeLimit": "0", "minValidations": 1,
+        "config": {"type": CRON, "schedule": "* * * * *", "delta": "1m", "endDate": 0},
+    }  # fmt: skip
+    try:
+        trigger_hash(types_for(inputs, CRON), values, inputs)
+    except Invalid as refusal:
+        place = next((fault.pointer for fault in refusal.faults if fault.pointer), "/input")
+        raise ValueError(f"{place.rpartition('/')[2]}: {refusal.detail}") from refusal
+    return Consent(user, input, 1)
+
+
+def _incomplete(
+    due: Due, error: Incomplete, answers: Answers, settlers: Sequence[RunToken], engine: Engine
+) -> NewRun:  # fmt: skip
+    return NewRun(
+        trigger_sig=due.sig, trigger_type=due.kind, trigger_data=HexString.from_raw(due.payload),
+        timestamp=due.timestamp_ms, result="incomplete", reason=reason_of(error.code, error.text),
+        inputs=answers.inputs, context=run_context(settlers), blocks=answers.blocks, engine=engine,
+    )  # fmt: skip
+
+
+def _parts(text: str, form: str, count: int) -> list[str]:
+    parts = text.split(":")
+    numbers = [parts[0], parts[-1]]
+    if len(parts) != count or not all(_NUMBER.fullmatch(each) for each in numbers):
+        raise ValueError(f"{text}: give {form}")
+    return parts
+
+
+def _due(trigger: Trigger | None, event: Occurrence | None, moment_ms: int) -> Due:
+    """What is due. Raises `ValueError`."""
+    if trigger is None:
+        if event is not None:
+            at_ms = 1_000 * event.block_time_s
+            return Due(NO_TRIGGER, EVENT, event_payload(event.log), at_ms, at_ms, event)
+        return Due(NO_TRIGGER, CRON, time_payload(moment_ms), moment_ms, moment_ms)
+    plan = Plan.of(trigger)
+    if plan.kind == EVENT:
+        return plan.of_event(_wanted(trigger, event))
+    if event is not None:
+        raise ValueError("the trigger does not wait for events: leave out --event")
+    at_ms = plan.start_ms or plan.created_ms
+    if plan.kind == CRON:
+        tick = last_run(plan.schedule, moment_ms)
+        if tick is None:
+            raise ValueError("the schedule of the trigger had no run yet")
+        at_ms = tick
+    return Due(trigger.sig, plan.kind, time_payload(at_ms), at_ms, at_ms + plan.delta_ms)
+
+
+def _wanted(trigger: Trigger, event: Occurrence | None) -> Occurrence:
+    """The event, if the trigger waits for it. Raises `ValueError`."""
+    if event is None:
+        raise ValueError("the trigger waits for an event: name one with --event CHAIN:TRANSACTION:POSITION")
+    config, log = trigger.config, event.log
+    if int(config["chainId"]) != log.chain_id or Address.parse(config["contract"]) != log.contract:
+        raise ValueError(
+            f"the trigger waits for events of {config['contract']} on chain {config['chainId']}, and the log is of "
+            f"{log.contract} on chain {log.chain_id}"
+        )
+    if not matches(log.topics, [[topic.lower() for topic in choices] for choices in config["topics"]]):
+        raise ValueError("the log does not have the topics that the trigger waits for")
+    return event
+
+
+def _log_of(chain_id: int, pin: Pin, answer: object) -> EventPayload:
+    """A log of a receipt. Raises `Incomplete` for what is none."""
+    log = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    index, data = quantity_of(log.get("logIndex")), data_of(log.get("data"))
+    if index is None or data is None or log.get("blockHash") != "0x" + pin.hash.hex():
+        raise Incomplete("no-answer", "the node gives a log that is none, or of another block")
+    try:
+        contract = Address.parse(str(log.get("address")).lower())
+        topics = tuple(Bytes32.parse(str(topic)) for topic in cast("list[Any]", log.get("topics") or []))
+    except Refusal:
+        raise Incomplete("no-answer", "the node gives a log without a contract or with other topics") from None
+    return EventPayload(chain_id, Bytes32.from_raw(pin.hash), index, contract, topics, HexString.from_raw(data))
