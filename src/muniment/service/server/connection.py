@@ -190,15 +190,15 @@ class Connection(asyncio.Protocol):
         self._due.append(exchange)
 
     def say_continue(self) -> None:
-        """As `BodyFlow.say_continue`."""
+        """As `Receiver.say_continue`."""
         self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def pause_body(self) -> None:
-        """As `BodyFlow.pause_body`."""
+        """As `Receiver.pause_body`."""
         self._pause_reading()
 
     def resume_body(self) -> None:
-        """As `BodyFlow.resume_body`."""
+        """As `Receiver.resume_body`."""
         if len(self._due) <= 1:  # else other requests wait for this one
             self._resume_reading()
 

@@ -74,25 +74,12 @@ class Exchange:
             self.body.finish()
 
 
-class BodyFlow(Protocol):
-    """The flow control of a connection, for bodies."""
-
-    def pause_body(self) -> None:
-        """Stop reading from the client."""
-
-    def resume_body(self) -> None:
-        """Read from the client again."""
-
-    def say_continue(self) -> None:
-        """Send 100 Continue, for a client that waits with its body (RFC 9110 section 10.1.1)."""
-
-
 class ReceivedBody:
     """The `Body` of a request on a connection."""
 
     __slots__ = ("_expects_continue", "_failure", "_flow", "_is_whole", "_pieces", "_size", "_waiter")
 
-    def __init__(self, flow: BodyFlow, *, expects_continue: bool) -> None:
+    def __init__(self, flow: Receiver, *, expects_continue: bool) -> None:
         """`expects_continue`: the client waits with the body for 100 Continue."""
         self._flow = flow
         self._expects_continue = expects_continue
@@ -198,7 +185,7 @@ _SLICE_BYTES: Final = 4 * 1024
 _VERSION_ERRORS: Final = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
 
 
-class Receiver(BodyFlow, Protocol):
+class Receiver(Protocol):
     """The connection as its reader sees it."""
 
     peer: str
@@ -213,6 +200,15 @@ class Receiver(BodyFlow, Protocol):
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer `refusal` after the earlier requests, and end the connection: later bytes cannot be parsed."""
+
+    def pause_body(self) -> None:
+        """Stop reading from the client."""
+
+    def resume_body(self) -> None:
+        """Read from the client again."""
+
+    def say_continue(self) -> None:
+        """Send 100 Continue, for a client that waits with its body (RFC 9110 section 10.1.1)."""
 
 
 class RequestReader:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from muniment.service.http.reply import Stream, header_lines
 from muniment.service.http.request import ClientGone
@@ -54,24 +54,6 @@ _LOOK_SECONDS: Final = 1.0
 _GIVEN_BACK_BYTES_MIN: Final = 32 * 1024 * 1024
 
 
-class Unread(Protocol):
-    """A connection whose client reads more slowly than answers are written."""
-
-    client: str
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether its answer is a stream, which has no end."""
-        ...
-
-    def unread_bytes(self) -> int:
-        """Bytes that are written but not sent."""
-        ...
-
-    def abort(self) -> None:
-        """End the connection immediately; unsent bytes are dropped."""
-
-
 @dataclass(slots=True)
 class _Pace:
     """The unread bytes of a connection: when its time began, and at the last check."""
@@ -96,13 +78,13 @@ class UnreadAnswers:
         self._seconds_max = seconds_max
         self._stream_seconds_max = stream_seconds_max
         self._give_back = give_back
-        self._paces: dict[Unread, _Pace] = {}
+        self._paces: dict[Sending, _Pace] = {}
         self._bytes = 0
         # The most that was unread since memory was last given back.
         self._most = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, connection: Unread, loop: asyncio.AbstractEventLoop) -> None:
+    def add(self, connection: Sending, loop: asyncio.AbstractEventLoop) -> None:
         """Start the time limit for the client of `connection`, by the clock of `loop`."""
         if connection in self._paces:
             return
@@ -115,7 +97,7 @@ class UnreadAnswers:
         if self._bytes > self._bytes_max:
             self._make_room()
 
-    def discard(self, connection: Unread) -> None:
+    def discard(self, connection: Sending) -> None:
         """End the time limit: the client has read, or has disconnected."""
         if pace := self._paces.pop(connection, None):
             self._bytes -= pace.now_held
@@ -193,7 +175,7 @@ class Sending:
 
     @property
     def is_stream(self) -> bool:
-        """As `Unread.is_stream`."""
+        """Whether the answer is a stream, which has no end."""
         return self._on_abort is not None
 
     def begin_stream(self, on_abort: Callable[[], object]) -> None:
@@ -272,11 +254,11 @@ class Sending:
         self._loop.call_later(STREAM_SECONDS_AT_STOP, self._transport.abort)
 
     def unread_bytes(self) -> int:
-        """As `Unread.unread_bytes`; unparsed requests count too."""
+        """Bytes that are written but not sent, and those of unparsed requests."""
         return self._transport.get_write_buffer_size() + self.waiting_bytes
 
     def abort(self) -> None:
-        """As `Unread.abort`."""
+        """End the connection immediately; unsent bytes are dropped."""
         if self._on_abort is not None:
             self._on_abort()
         self._transport.abort()
