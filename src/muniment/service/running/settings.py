@@ -369,8 +369,6 @@ def variable(name: str) -> str:
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-[0-9]{1,2})?")
-# Values of settings that were booleans in earlier releases.
-_FORMER: Final = {"log_requests": {"true": "all", "false": "none"}}
 
 
 def load_settings(
@@ -421,7 +419,6 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 def _converted(name: str, value: object) -> object:
     kind = next(each.type for each in fields(Settings) if each.name == name)
-    value = _FORMER.get(name, {}).get(str(value).lower(), value)
     if kind == "float":
         if not _NUMBER.fullmatch(str(value)):
             raise SettingError(f"{name} must be a number such as 0.01")
