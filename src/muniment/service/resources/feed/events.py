@@ -320,15 +320,13 @@ class TypeName(ProvedText):
 
 
 _Few: Final = Meta(min_length=1, max_length=VALUES_MAX)
+Types = Annotated[list[TypeName], _Few, Meta(description="Only events of these types")]
 
 
-class FilterQuery(Record, frozen=True):
+class Filters(Record, frozen=True):
     """Events that match every given filter in one of its values."""
 
-    types: Annotated[list[TypeName], _Few, Meta(description="Only events of these types")] | None = None
-    owner: (
-        Annotated[list[Address], _Few, Meta(description="Signer, creator, user or payer of fees")] | None
-    ) = None  # fmt: skip
+    owner: Annotated[list[Address], _Few, Meta(description="Signer, creator, user or payer of fees")] | None = None
     signer: Annotated[list[Address], _Few, Meta(description="Of trigger and run events")] | None = None
     function_cid: Annotated[list[BundleCid], _Few, Meta(description="Of trigger and function events")] | None = None
     user: Annotated[list[Address], _Few, Meta(description="Of intent events; also the payer of fees")] | None = None
@@ -337,9 +335,9 @@ class FilterQuery(Record, frozen=True):
     ) = None
     settler: Annotated[list[Address], _Few, Meta(description="Of intent events")] | None = None
 
-    def chosen(self) -> EventFilter:
-        """The filter, limited to the kinds of events that it can match."""
-        kinds = set(Kind) if self.types is None else {each.kind for each in self.types}
+    def of_types(self, types: list[TypeName] | None) -> EventFilter:
+        """The filter on events of `types` (None: of all), limited to the kinds of events that it can match."""
+        kinds = set(Kind) if types is None else {each.kind for each in types}
         if self.signer is not None:
             kinds &= {*ABOUT_TRIGGERS, Kind.RUN_RECORDED}
         if self.function_cid is not None:
@@ -357,6 +355,16 @@ class FilterQuery(Record, frozen=True):
             origins[0] if origins else None,
             _raw(self.settler),
         )
+
+
+class FilterQuery(Filters, frozen=True):
+    """Filters, and types of events."""
+
+    types: Types | None = None
+
+    def chosen(self) -> EventFilter:
+        """The filter on events of these types."""
+        return self.of_types(self.types)
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,4 +336,4 @@ def _hook(row: Row) -> Hook:
 def _wanted(types: str | None, filters: str | None) -> EventFilter:
     names = None if types is None else _types_decoder.decode(types)
     chosen = WebhookFilters() if filters is None else _filters_decoder.decode(filters)
-    return chosen.with_types(names).chosen()
+    return chosen.of_types(names)

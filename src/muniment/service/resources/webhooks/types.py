@@ -9,11 +9,8 @@ from urllib.parse import urlsplit
 from msgspec import UNSET, Meta, UnsetType
 
 from muniment.protocol.errors import InvalidBody, InvalidParameter
-from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.signature import Signature
-from muniment.protocol.ipfs.cid import BundleCid
 from muniment.protocol.wire import DateTime, ProvedText, Record
-from muniment.service.resources.feed.events import VALUES_MAX, FilterQuery, Position, TypeName
+from muniment.service.resources.feed.events import Filters, Position, TypeName, Types
 
 # A length that browsers and servers take; no standard sets one.
 URL_LENGTH_MAX: Final = 2_000
@@ -100,35 +97,17 @@ class WebhookUrl(ProvedText):
         return cls(text)
 
 
-_Few: Final = Meta(min_length=1, max_length=VALUES_MAX)
-_Types = Annotated[list[TypeName], _Few, Meta(description="Only events of these types")]
-
-
-class WebhookFilters(Record, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class WebhookFilters(Filters, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Events that match every given filter in one of its values, as the parameters of GET /events."""
 
-    owner: Annotated[list[Address], _Few, Meta(description="Signer, creator, user or payer of fees")] | None = None
-    signer: Annotated[list[Address], _Few, Meta(description="Of trigger events")] | None = None
-    function_cid: Annotated[list[BundleCid], _Few, Meta(description="Of trigger and function events")] | None = None
-    user: Annotated[list[Address], _Few, Meta(description="Of intent events; also the payer of fees")] | None = None
-    config_sig: Annotated[list[Signature], _Few, Meta(description="Of intent events; also `triggerSig`")] | None = None
-    settler: Annotated[list[Address], _Few, Meta(description="Of intent events")] | None = None
-
     example: ClassVar[dict[str, Any]] = {"owner": [_ADDRESS_EXAMPLE]}
-
-    def with_types(self, types: list[TypeName] | None) -> FilterQuery:
-        """These filters and `types` as parameters of the feed."""
-        return FilterQuery(
-            types=types, owner=self.owner, signer=self.signer, function_cid=self.function_cid,
-            user=self.user, config_sig=self.config_sig, settler=self.settler,
-        )  # fmt: skip
 
 
 class NewWebhook(Record, frozen=True, forbid_unknown_fields=True):
     """A webhook to add. Without types and filters it gets every event, which only an operator may ask for."""
 
     url: WebhookUrl
-    types: _Types | None = None
+    types: Types | None = None
     filters: WebhookFilters | None = None
     batch: Annotated[bool, Meta(description="true: up to 100 events in one request, as a JSON array")] = False
 
@@ -141,7 +120,7 @@ class WebhookUpdate(Record, frozen=True, forbid_unknown_fields=True):
     """The members to change; the others stay, and null removes types or filters."""
 
     url: WebhookUrl | UnsetType = UNSET
-    types: _Types | UnsetType | None = UNSET
+    types: Types | UnsetType | None = UNSET
     filters: WebhookFilters | UnsetType | None = UNSET
     batch: bool | UnsetType = UNSET
 
