@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from eth_abi.codec import ABIDecoder, ABIEncoder
-from eth_abi.decoding import ContextFramesBytesIO
-from eth_abi.registry import registry
+from eth_abi.decoding import ByteStringDecoder, ContextFramesBytesIO
+from eth_abi.exceptions import InsufficientDataBytes
+from eth_abi.registry import ABIRegistry, BaseEquals, registry
 
 from muniment.guest.limits import ABI_DEPTH_MAX, ABI_STEPS_MAX, ABI_TYPE_LENGTH_MAX, TEXT_LENGTH_MAX
 from muniment.guest.outcomes import Stop
@@ -75,13 +76,32 @@ class _CountedStream(ContextFramesBytesIO):
         return data
 
 
+class _BytesDecoder(ByteStringDecoder):
+    """Bytes whose padding may be anything or be missing, as contracts take them, but whose data are whole."""
+
+    def read_data_from_stream(self, stream: ContextFramesBytesIO) -> bytes:
+        """The bytes; `stream` is at their length."""
+        length = int.from_bytes(stream.read(_WORD_BYTES), "big")
+        data = stream.read(length)
+        if len(data) < length:
+            raise InsufficientDataBytes(f"{length} bytes, of which {len(data)} are there")
+        return data
+
+
+def _registry() -> ABIRegistry:
+    decoders = registry.copy()
+    decoders.unregister_decoder("bytes")
+    decoders.register_decoder(BaseEquals("bytes", with_sub=False), _BytesDecoder, label="bytes")
+    return decoders
+
+
 class Abi:
     """The codec of one run, which counts the steps of the run."""
 
     def __init__(self) -> None:
         self._steps_left = ABI_STEPS_MAX
         self._encoder = ABIEncoder(registry)
-        self._decoder = ABIDecoder(registry)
+        self._decoder = ABIDecoder(_registry())
         self._decoder.stream_class = cast("Any", partial(_CountedStream, self._spend))
 
     def encode(self, text: str) -> str:
@@ -166,8 +186,7 @@ class Abi:
     def _read(self, types: Sequence[_Type], data: bytes) -> tuple[Any, ...]:
         texts = [each.text.replace("string", "bytes") for each in types]
         try:
-            # Not strict about padding of bytes and strings, as contracts that read them.
-            return self._decoder.decode(texts, data, strict=False)
+            return self._decoder.decode(texts, data)
         except Stop:
             raise
         except Exception as error:  # eth-abi and what it calls have many

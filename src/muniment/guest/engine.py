@@ -10,7 +10,7 @@ from typing import Final
 from wasmtime import Config, Engine, FuncType, GlobalType, MemoryType, Module, Store, Trap, TrapCode, WasmtimeError
 
 from muniment.guest.configuration import CONFIGURATION
-from muniment.guest.limits import FUEL, MEMORY_BYTES, STACK_BYTES, TABLE_ENTRIES
+from muniment.guest.limits import MEMORY_BYTES, STACK_BYTES, TABLE_ENTRIES
 from muniment.guest.module import Import, check_bytes, check_exports, check_imports
 from muniment.guest.outcomes import Stop
 from muniment.guest.types import Generation
@@ -58,11 +58,11 @@ def types_of(kind: object) -> str:
     return f"({', '.join(map(str, kind.params))}) -> {results if one else f'({results})'}"
 
 
-def new_store(engine: Engine) -> Store:
-    """A store for one instance, with all fuel, that the next epoch interrupts."""
+def new_store(engine: Engine, fuel: int) -> Store:
+    """A store for one instance, with so much fuel, that the next epoch interrupts."""
     store = Store(engine)
     store.set_limits(memory_size=MEMORY_BYTES, table_elements=TABLE_ENTRIES, instances=1, memories=1)
-    store.set_fuel(FUEL)
+    store.set_fuel(fuel)
     store.set_epoch_deadline(1)
     return store
 
@@ -74,7 +74,7 @@ def stop_of(error: WasmtimeError | Trap) -> Stop:
         return Stop("limit-memory", _words(error))
     code = error.trap_code
     if code is TrapCode.OUT_OF_FUEL:
-        return Stop("fuel", f"{FUEL} units of fuel are used up")
+        return Stop("fuel", "the fuel is used up")
     if code is TrapCode.INTERRUPT:
         return Stop("time", "the module used up its seconds of computing time")
     if code is TrapCode.STACK_OVERFLOW:

@@ -78,9 +78,16 @@ class _Running:
         return cast("int", self._export("__new")(self._store, size, kind))
 
 
-def run(engine: Engine, job: RunJob, ask: Callable[[Question], Answer], started: Callable[[], None]) -> Done:
+def run(
+    engine: Engine,
+    job: RunJob,
+    ask: Callable[[Question], Answer],
+    started: Callable[[], None],
+    *,
+    fuel: int = FUEL,
+) -> Done:
     """What becomes of a run. `started` is called before the first instruction of the module. Never raises."""
-    store = new_store(engine)
+    store = new_store(engine, fuel)
     memory = _Running(store)
     host = Host(memory, job.context, ask)
     stop: Stop | None = None
@@ -96,7 +103,7 @@ def run(engine: Engine, job: RunJob, ask: Callable[[Question], Answer], started:
     except Exception as error:  # noqa: BLE001 - the child ends after this, and a run has an outcome
         stop = Stop("crash", f"the sandbox failed: {type(error).__name__}")
     return Done(
-        reason=stop.reason if stop else None, text=stop.text if stop else "", fuel_used=FUEL - store.get_fuel(),
+        reason=stop.reason if stop else None, text=stop.text if stop else "", fuel_used=fuel - store.get_fuel(),
         logs=host.logs, logs_cut=host.logs_cut, intents=[] if stop else host.intents,
     )  # fmt: skip
 
