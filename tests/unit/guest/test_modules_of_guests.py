@@ -167,4 +167,4 @@ def test_the_reasons_are_those_of_records_of_runs() -> None:
 
 def test_the_same_module_has_the_same_code() -> None:
     wasm = module("(loop $more (br $more))")
-    assert compile_wasm(ENGINE, wasm) == compile_wasm(new_engine(), wasm)[0] == "B"
+    assert compile_wasm(ENGINE, wasm) == compile_wasm(new_engine(), wasm)
