@@ -22,6 +22,7 @@ from muniment.cli.demo import demo
 from muniment.cli.events import events
 from muniment.cli.intents import intents
 from muniment.cli.operators import operators
+from muniment.cli.relayer import relayer
 from muniment.cli.run import run
 from muniment.cli.runs import runs
 from muniment.cli.secrets import secrets
@@ -87,7 +88,7 @@ USE_A_REGISTRY: Final = (
 )  # fmt: skip
 _RUN_A_REGISTRY: Final = (
     serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, users,
-    chains, operators, pins, webhooks, tlog,
+    chains, operators, relayer, pins, webhooks, tlog,
 )  # fmt: skip
 for _command in (*USE_A_REGISTRY, *_RUN_A_REGISTRY):
     main.add_command(_command)

@@ -45,9 +45,7 @@ class _Options:
 )
 @click.option("--once", is_flag=True, help="Run what is due now, publish it, and end; exit status 1 if work is left.")
 @click.option("--dry", is_flag=True, help="Print the runs and their intents, and record nothing.")
-@click.option(
-    "--any", "opens_all", is_flag=True, help="Serve any signer, function and chain that the file leaves open."
-)
+@click.option("--any", "opens_all", is_flag=True, help="Open the lists that the file does not set.")
 @click.pass_context
 def relayer(context: click.Context, /, **given: Any) -> None:
     """Run the triggers that are due, and record runs and intents in a registry.
@@ -72,9 +70,10 @@ def relayer(context: click.Context, /, **given: Any) -> None:
 @output.shape_options
 @click.pass_obj
 def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> None:
-    """Say why the trigger SIG did not run, and when it runs next: from the registry, and from the journal if it is here.
+    """Say why the trigger SIG did not run, and when it runs next.
 
-    The journal can be read while a relayer works.
+    The registry knows the trigger and its runs, the journal what this relayer saw, if it is on this machine. It can
+    be read while a relayer works.
     """
     import asyncio
 

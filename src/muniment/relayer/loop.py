@@ -60,9 +60,9 @@ class Made(NamedTuple):
 
 
 class NotYet(NamedTuple):
-    """A run that has no result yet: an answer is missing."""
+    """A run that has no result yet: an answer is missing. `code` is a reason of `incomplete`."""
 
-    code: RunReasonCode
+    code: str
     text: str
 
 

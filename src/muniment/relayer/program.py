@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import os
+import random
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import httpx2
 
+from muniment.chains.catalogue import load_chains
+from muniment.chains.prices import PriceApi
 from muniment.client import AsyncRegistry, Retry
 from muniment.client.tls import tls_context
-from muniment.protocol.runs.texts import Engine
+from muniment.outgoing import Outgoing
+from muniment.relayer.attempt import Settling
 from muniment.relayer.caps import Caps
 from muniment.relayer.clock import RegistryClock
+from muniment.relayer.context import settlers_of
+from muniment.relayer.engine import this_engine
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.journal import Journal
 from muniment.relayer.loop import Publishing, Relayer
+from muniment.relayer.pinning import Pins, nodes_of
 from muniment.relayer.publication import Content, Publication, Published
+from muniment.relayer.running import FunctionRunning
+from muniment.relayer.settlers import generations
 
 if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
     from muniment.guest.sandbox import Sandbox
     from muniment.protocol.runs.payloads import EventPayload
     from muniment.relayer.journal import Entry
@@ -35,11 +44,6 @@ _TIMEOUT_S: Final = 30.0
 _RETRY: Final = Retry(tries=3, seconds_max=20.0)
 # A run waits for nodes and for the registry most of its time.
 _PLACES_PER_CPU: Final = 4
-
-
-def engine() -> Engine:
-    """The program that makes runs, as records name it."""
-    return Engine.parse(f"muniment {version('muniment')}, wasmtime {version('wasmtime')}")
 
 
 def own_ms() -> int:
@@ -71,20 +75,41 @@ async def assembled(
     Raises `JournalError`.
     """
     clock = RegistryClock(own_ms, time.monotonic)
-    async with connected(settings, clock) as registry:
-        with ExitStack() as stack:
-            opening = Journal.open(settings.state) if publishing is None else Journal.in_memory()
-            journal = stack.enter_context(opening)
-            following = Following(registry=registry, journal=journal, served=settings.served, own_ms=own_ms)
-            yield Relayer(
-                settings=settings, journal=journal, following=following, running=FunctionRunning(following=following, sandbox=sandbox, settings=settings),
-                publishing=publishing or Publication(
-                    registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=_always,
-                ),
-                clock=clock, caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=engine(),
-                ask_time=registry.events.begin, steady_s=time.monotonic,
-                places=_PLACES_PER_CPU * (os.cpu_count() or 1),
-            )  # fmt: skip
+    async with AsyncExitStack() as stack:
+        journal = stack.enter_context(Journal.open(settings.state) if publishing is None else Journal.in_memory())
+        registry = await stack.enter_async_context(connected(settings, clock))
+        outgoing = await stack.enter_async_context(Outgoing(allow_private=True))  # the operator wrote the URLs
+        following = Following(registry=registry, journal=journal, served=settings.served, own_ms=own_ms)
+        running = await _running(settings, following, sandbox, outgoing)
+        yield Relayer(
+            settings=settings, journal=journal, following=following, running=running,
+            publishing=publishing or Publication(
+                registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=_always,
+            ),
+            clock=clock, caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=running.engine,
+            ask_time=registry.events.begin, steady_s=time.monotonic, places=_PLACES_PER_CPU * (os.cpu_count() or 1),
+        )  # fmt: skip
+
+
+async def _running(
+    settings: RelayerSettings, following: Following, sandbox: Sandbox, outgoing: Outgoing
+) -> FunctionRunning:
+    """What runs functions: with the nodes and the settlement contracts of the chains that are served."""
+    known = load_chains(settings.chains_file)
+    chains = {chain_id: chain for chain_id, chain in known.items() if settings.served.has_chain(chain_id)}
+    nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
+    return FunctionRunning(
+        settings=settings, following=following, sandbox=sandbox, pins=Pins(nodes=nodes, now_ms=own_ms),
+        settling=Settling(settlers=settlers_of(chains.values()), generations=await generations(nodes)),
+        engine=this_engine(), api=_api(settings, outgoing, chains),
+    )  # fmt: skip
+
+
+def _api(settings: RelayerSettings, outgoing: Outgoing, chains: Mapping[int, Chain]) -> PriceApi | None:
+    if settings.price_source != "api":
+        return None
+    slugs = {chain_id: chain.price_slug for chain_id, chain in chains.items() if chain.price_slug is not None}
+    return PriceApi(settings.price_url, outgoing, slugs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,58 @@
+"""Runs the function of a trigger that is due, and makes the record of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from muniment.client.proof import read_manifest_bytes
+from muniment.protocol.wire import Amount
+from muniment.relayer.answers import Answers
+from muniment.relayer.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.loop import Made, NotYet
+from muniment.relayer.pinning import Incomplete
+from muniment.relayer.record import recorded_run
+
+if TYPE_CHECKING:
+    from muniment.chains.prices import PriceSource
+    from muniment.guest.sandbox import Sandbox
+    from muniment.protocol.runs.texts import Engine
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.relayer.due import Due
+    from muniment.relayer.following import Following
+    from muniment.relayer.pinning import Pins
+    from muniment.relayer.settings import RelayerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionRunning:
+    """Runs functions in a sandbox, with answers from nodes. `api` gives prices in place of the feeds on chain."""
+
+    settings: RelayerSettings
+    following: Following
+    sandbox: Sandbox
+    pins: Pins
+    settling: Settling
+    engine: Engine
+    api: PriceSource | None = None
+
+    async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
+        """Run the function of a trigger, whose bundle is proved by its CID. Raises the errors of the client."""
+        bundle = await self.following.bundle(trigger)
+        function = Function(await self.sandbox.compile_module(bundle.wasm), read_manifest_bytes(bundle.manifest).inputs)
+        answers = Answers(
+            pins=self.pins, timestamp_ms=due.timestamp_ms, event=due.event, api=self.api,
+            has_prices=self.settings.price_source != "off",
+        )  # fmt: skip
+        try:
+            ran, made = await attempt(
+                due, Consent.of(trigger), function, sandbox=self.sandbox, answers=answers, settling=self.settling
+            )
+        except Incomplete as error:
+            return NotYet(error.code, error.text)
+        run, intents = recorded_run(
+            due, ran, made, answers=answers, settlers=self.settling.settlers, engine=self.engine
+        )
+        return Made(replace(run, fee=Amount(str(self.settings.fee_of(trigger)))), intents)
