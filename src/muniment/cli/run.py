@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from muniment.cli.client.runs import TYPES, block_line, moment, question_line
-from muniment.cli.client.service import failures, opened, place_of, service_options
+from muniment.cli.client.service import FailedError, failures, opened, place_of, service_options
 from muniment.cli.client.triggers import read_inputs
 from muniment.cli.options import chains_option, settings_of
 from muniment.cli.output import print_note, shape_options, show_one
@@ -50,13 +50,15 @@ def run(*, as_json: bool | None, folder: Path | None, **flags: Any) -> None:
     """
     import asyncio
 
+    from muniment.guest.children import SandboxMissing
     from muniment.relayer.pinning import Incomplete
 
+    _check_usage(folder, flags)
     with failures():
-        _check_usage(folder, flags)
-        trigger, bundle, cid = _subject(folder, flags)
         try:
-            tried = asyncio.run(_tried(trigger, bundle, cid, flags))
+            cid, tried = asyncio.run(_try(folder, flags))
+        except SandboxMissing as error:
+            raise FailedError(str(error)) from error
         except Incomplete as error:
             print_note(f"incomplete, {error.code}: {error.text}")
             raise SystemExit(STATUSES["incomplete"]) from None
@@ -98,7 +100,9 @@ def _subject(folder: Path | None, flags: Mapping[str, Any]) -> tuple[Trigger | N
     return trigger, bundle, cids[0]
 
 
-async def _tried(trigger: Trigger | None, bundle: Bundle, cid: str, flags: Mapping[str, Any]) -> Tried:
+async def _try(folder: Path | None, flags: Mapping[str, Any]) -> tuple[str, Tried]:
+    """The CID of the function, and what it did."""
+    import asyncio
     import random
     import time
 
@@ -110,16 +114,18 @@ async def _tried(trigger: Trigger | None, bundle: Bundle, cid: str, flags: Mappi
     from muniment.relayer.pinning import nodes_of
     from muniment.relayer.trial import Trials
 
-    inputs = read_manifest(bundle.manifest).inputs
-    wish = _wish(trigger, cid, inputs, flags)
-    file = settings_of(None, chains_file=flags["chains_file"]).chains_file
-    chains = load_chains(Path(file) if file else None)
-    async with Outgoing(allow_private=True) as outgoing, Sandbox.open() as sandbox:
+    # The sandbox first: its processes begin before a key is read.
+    async with Sandbox.open() as sandbox, Outgoing(allow_private=True) as outgoing:
+        trigger, bundle, cid = await asyncio.to_thread(_subject, folder, flags)
+        inputs = read_manifest(bundle.manifest).inputs
+        wish = _wish(trigger, cid, inputs, flags)
+        file = settings_of(None, chains_file=flags["chains_file"]).chains_file
+        chains = load_chains(Path(file) if file else None)
         trials = Trials(
             sandbox=sandbox, chains=chains, now_ms=lambda: time.time_ns() // 1_000_000, engine=this_engine(),
             nodes=nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random),
         )  # fmt: skip
-        return await trials.run(wish, bundle.wasm, inputs)
+        return cid, await trials.run(wish, bundle.wasm, inputs)
 
 
 def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: Mapping[str, Any]) -> Wish:
