@@ -94,11 +94,25 @@ async def test_the_block_of_an_event_is_read_as_long_as_it_is_canonical(nodal: N
     snapshot = nodal.chain.ask("evm_snapshot")
     (block,) = nodal.mine(base + 10)
     pins, pin = nodal.pins(), pin_of(block)
-    assert await pins.pin_event(CHAIN_ID, pin.number, pin.hash) == pin
+    assert await pins.pin_event(CHAIN_ID, pin.hash) == pin
+    assert await pins.is_canonical(CHAIN_ID, pin.hash)
     nodal.chain.ask("evm_revert", snapshot)
     nodal.mine(base + 11)
     with pytest.raises(Incomplete) as caught:
-        await pins.pin_event(CHAIN_ID, pin.number, pin.hash)
+        await pins.pin_event(CHAIN_ID, pin.hash)
+    assert caught.value.code == "no-block"
+    assert not await pins.is_canonical(CHAIN_ID, pin.hash)
+
+
+async def test_a_block_is_found_by_its_number_or_by_the_time_before_it(nodal: Nodal) -> None:
+    base = nodal.newest_s
+    blocks = [pin_of(block) for block in nodal.mine(base + 10, base + 20)]
+    pins = nodal.pins(nodal.chain.url, nodal.node())
+    assert await pins.pin_number(CHAIN_ID, blocks[0].number) == blocks[0]
+    assert await pins.block_after(CHAIN_ID, base + 10) == blocks[1].number
+    assert await pins.block_after(CHAIN_ID, base + 20) == blocks[1].number + 1
+    with pytest.raises(Incomplete) as caught:
+        await pins.pin_number(CHAIN_ID, blocks[1].number + 1)
     assert caught.value.code == "no-block"
 
 

@@ -24,7 +24,7 @@ from muniment.relayer.questions import Asked, Balances, Call, Price, Refused
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
-    from muniment.relayer.due import Occurrence
+    from muniment.protocol.runs.payloads import EventPayload
 
 _TOO_LONG: Final = f"the questions of a run have at most {questions.PARAMS_CHARACTERS_MAX} characters together"
 
@@ -41,14 +41,14 @@ class Found(NamedTuple):
 class Answers:
     """Answers the questions of one run: call it with each.
 
-    `timestamp_ms` is the time of the run, `event` what made it due, if an event did. `api` is asked for prices instead
-    of the feeds, and its answers cannot be repeated. `has_prices` is false where the operator gives no prices. `pinned`
-    has the blocks that are read, by chain; a block that is in it before the run is taken as it is.
+    `timestamp_ms` is the time of the run, `event` the log that made it due, if one did. `api` is asked for prices
+    instead of the feeds, and its answers cannot be repeated. `has_prices` is false where the operator gives no prices.
+    `pinned` has the blocks that are read, by chain; a block that is in it before the run is taken as it is.
     """
 
     pins: Pins
     timestamp_ms: int
-    event: Occurrence | None = None
+    event: EventPayload | None = None
     api: PriceSource | None = None
     has_prices: bool = True
     pinned: dict[int, Pin] = field(default_factory=dict[int, Pin])
@@ -103,8 +103,8 @@ class Answers:
             raise Refused(f"chain {chain_id} is not one that this relayer reads")
         if chain_id not in self.pinned:
             event = self.event
-            if event is not None and event.log.chain_id == chain_id:
-                pin = await self.pins.pin_event(chain_id, event.block_number, event.log.block_hash.raw)
+            if event is not None and event.chain_id == chain_id:
+                pin = await self.pins.pin_event(chain_id, event.block_hash.raw)
             else:
                 pin = await self.pins.pin(chain_id, self.timestamp_ms // 1_000)
             self.pinned[chain_id] = pin

@@ -118,18 +118,45 @@ class Pins:
             if task.done() and not task.cancelled() and task.exception() is None and task.result() == pin:
                 del self._found[key]
 
-    async def pin_event(self, chain_id: int, number: int, block_hash: bytes) -> Pin:
-        """The block of an event. Raises `Incomplete`, also when the block is not canonical any more."""
+    async def pin_event(self, chain_id: int, block_hash: bytes) -> Pin:
+        """The block of an event. Raises `Incomplete`, also when the block is not canonical."""
+        nodes = self.nodes[chain_id]
+        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash))
+        if pin is None or pin.number < 0:
+            raise Incomplete("no-block", f"chain {chain_id} does not have the block of the event now")
+        return pin
+
+    async def is_canonical(self, chain_id: int, block_hash: bytes) -> bool:
+        """Whether a block is on its chain now. Raises `Incomplete` when nodes cannot say, or differ."""
+        nodes = self.nodes[chain_id]
+        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash))
+        return pin is not None and pin.number >= 0
+
+    async def pin_number(self, chain_id: int, number: int) -> Pin:
+        """The block with a number. Raises `Incomplete`."""
         nodes = self.nodes[chain_id]
 
         async def ask(node: Node) -> Pin | None:
             (found,) = await _blocks(nodes, node, [number])
-            return None if found is None or found.hash != block_hash else Pin(chain_id, *found)
+            return None if found is None else Pin(chain_id, *found)
 
         pin = await _agreed(nodes, ask)
         if pin is None:
-            raise Incomplete("no-block", f"chain {chain_id} does not have the block of the event now")
+            raise Incomplete("no-block", f"chain {chain_id} has no block {number} yet")
         return pin
+
+    async def block_after(self, chain_id: int, second: int) -> int:
+        """The number of the first block after a second (Unix time), which may not be there yet. Raises `Incomplete`."""
+        nodes = self.nodes[chain_id]
+
+        async def ask(node: Node) -> Pin:
+            head = await _head(nodes, node)
+            found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
+            return Pin(chain_id, *found)
+
+        pin = await _agreed(nodes, ask)
+        assert pin is not None  # noqa: S101 - `ask` never gives None
+        return pin.number + 1
 
     async def _search(self, nodes: Nodes, second: int) -> Pin:
         chain_id = nodes.chain.id
@@ -161,6 +188,19 @@ async def _agreed(nodes: Nodes, ask: Callable[[Node], Any]) -> Pin | None:
     except Unreachable as error:
         text = f"too few nodes of chain {nodes.chain.id} answer ({error.reason})"
         raise Incomplete("no-answer", text) from None
+
+
+async def _canonical(nodes: Nodes, node: Node, block_hash: bytes) -> Pin:
+    """The block with a hash; its number is -1 if the node's chain does not have it. Raises `Unreachable`."""
+    elsewhere = Pin(nodes.chain.id, -1, block_hash, 0)
+    (answer,) = await nodes.ask(node, [Call("eth_getBlockByHash", ("0x" + block_hash.hex(), False))])
+    if answer is None:
+        return elsewhere
+    number = block_number_in(answer)
+    if number is None:
+        raise Unreachable("garbage", "no block")
+    (found,) = await _blocks(nodes, node, [number])
+    return Pin(nodes.chain.id, *found) if found is not None and found.hash == block_hash else elsewhere
 
 
 async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block:

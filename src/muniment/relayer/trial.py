@@ -114,7 +114,7 @@ class Trials:
             event = await self._occurrence(wish.event)
         due = _due(wish.trigger, event, moment_ms)
         pins = Pins(nodes=self.nodes, now_ms=self.now_ms)
-        answers = Answers(pins=pins, timestamp_ms=due.timestamp_ms, event=event, pinned=pinned)
+        answers = Answers(pins=pins, timestamp_ms=due.timestamp_ms, event=event and event.log, pinned=pinned)
         settling = Settling(settlers=settlers_of(self.chains.values()), generations=await generations(self.nodes))
         function = Function(await self.sandbox.compile_module(wasm), inputs)
         try:

@@ -1,0 +1,96 @@
+"""The events that triggers of one chain wait for, as the chain makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from muniment.chains.agreeing import DisagreementError
+from muniment.chains.log_reader import LogReader, SeenLog
+from muniment.chains.logs import LogFilter
+from muniment.outgoing import Unreachable
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.runs.payloads import EventPayload
+from muniment.relayer.due import Occurrence, matches
+from muniment.relayer.pinning import Incomplete
+
+if TYPE_CHECKING:
+    from muniment.protocol.evm.signature import Signature
+
+_log = structlog.get_logger(__name__)
+
+
+class EventsStep(NamedTuple):
+    """What a step found: occurrences with the triggers that wait for them, in the order of the chain.
+
+    `next_block` is the next block to read. `gone_back_to` is the first block of a fork: blocks from there on were read
+    that are not canonical now. `at_head`: no block is left to read now.
+    """
+
+    found: tuple[tuple[Signature, Occurrence], ...]
+    next_block: int
+    gone_back_to: int | None
+    at_head: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a trigger waits for: logs of a contract with one of the choices at each place of the topics."""
+
+    contract: Address
+    topics: tuple[tuple[Bytes32, ...], ...]
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Waiting:
+        """The config of an event trigger, which the registry and this relayer have checked."""
+        topics = tuple(tuple(Bytes32.parse(each) for each in choices) for choices in config["topics"])
+        return cls(Address.parse(config["contract"]), topics)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEvents:
+    """Reads the events of one chain for its triggers, with one reader of logs."""
+
+    reader: LogReader
+
+    async def step(self, wanted: Mapping[Signature, Waiting]) -> EventsStep:
+        """Read the next range of blocks. Raises `Incomplete` when nodes fail or differ; they rest until a later try."""
+        nodes = self.reader.nodes
+        node = nodes.first_awake()
+        if node is None:
+            raise Incomplete("no-answer", f"all nodes of chain {nodes.chain.id} rest after failures")
+        try:
+            step = await self.reader.step(node, _filters(wanted))
+        except Unreachable as error:
+            nodes.failed(node, error.reason)
+            _log.warning("node failed", chain=nodes.chain.id, url=node.number, reason=error.reason)
+            raise Incomplete("no-answer", f"a node of chain {nodes.chain.id} failed ({error.reason})") from None
+        except DisagreementError:
+            nodes.failed(node, "differs")
+            raise Incomplete("nodes-differ", f"nodes of chain {nodes.chain.id} have different receipts") from None
+        nodes.succeeded(node)
+        chain_id = nodes.chain.id
+        found = [
+            (sig, _occurrence(chain_id, log))
+            for log in step.logs
+            for sig, waiting in wanted.items()
+            if log.contract == waiting.contract and matches(log.topics, waiting.topics)
+        ]
+        return EventsStep(tuple(found), step.next_block, step.gone_back_to, step.at_head)
+
+
+def _filters(wanted: Mapping[Signature, Waiting]) -> list[LogFilter]:
+    """As few requests as there are different topics: contracts with the same topics share one."""
+    contracts: dict[tuple[tuple[Bytes32, ...], ...], dict[Address, None]] = {}
+    for waiting in wanted.values():
+        contracts.setdefault(waiting.topics, {})[waiting.contract] = None
+    return [LogFilter(tuple(each), topics) for topics, each in contracts.items()]
+
+
+def _occurrence(chain_id: int, log: SeenLog) -> Occurrence:
+    payload = EventPayload(chain_id, log.block_hash, log.index, log.contract, log.topics, log.data)
+    return Occurrence(payload, log.block_number, log.block_time_s, log.transaction_hash, log.position)
