@@ -1,0 +1,195 @@
+"""GET /executions: filters, order, both ways of paging, and the newest run of each trigger."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import httpx2
+import pytest
+
+from answers import ok
+from builders import Wallet
+from conftest import Clock
+from muniment.service.context import Context
+from muniment.service.resources.runs import listing
+from runs_world import Relayer, hash_of, listed, read, registered, relayer, run_body, skipped, stopped, with_intents
+
+MINUTE = 60_000
+EVERY_MINUTE = {"type": 0, "schedule": "* * * * *", "delta": "10m", "endDate": 0}
+RESULTS: list[dict[str, Any]] = [{}, stopped(), skipped(), with_intents("0x" + "11" * 32)]
+
+
+@pytest.fixture
+async def relayers(context: Context, client: httpx2.AsyncClient) -> list[Relayer]:
+    return [await relayer(context, client, f"r{number}", number) for number in (1, 2)]
+
+
+@pytest.fixture
+async def triggers(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
+    return [await registered(client, wallet=Wallet(number), config=EVERY_MINUTE) for number in (1, 2, 3)]
+
+
+@pytest.fixture
+async def runs(
+    client: httpx2.AsyncClient, clock: Clock, relayers: list[Relayer], triggers: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """A run for each result, relayer and trigger but the last, oldest first, as a listing shows them."""
+    recorded: list[dict[str, Any]] = []
+    clock.now_ms = (clock.now_ms // MINUTE + 1) * MINUTE
+    for result, by, trigger in product(RESULTS, relayers, triggers[:2]):
+        recorded.append(await by.record(run_body(trigger, clock.now_ms, **result)))
+        clock.advance(minutes=1)
+    assert [each["hash"] for each in ok(await client.get("/executions", params={"limit": 100, "sort": 1})).json()] == [
+        each["hash"] for each in recorded
+    ]
+    return recorded
+
+
+def hashes(runs: list[dict[str, Any]], **wanted: Any) -> list[str]:
+    """The hashes of those that have these members, newest first."""
+    found = [each["hash"] for each in runs if all(each[name] == value for name, value in wanted.items())]
+    return found[::-1]
+
+
+async def test_every_combination_of_filters_finds_its_runs(
+    client: httpx2.AsyncClient, runs: list[dict[str, Any]], relayers: list[Relayer], triggers: list[dict[str, Any]]
+) -> None:
+    choices: dict[str, list[str]] = {
+        "triggerSig": ["", *(each["sig"] for each in triggers)],
+        "relayer": ["", *(each.address for each in relayers), Wallet(9).address],
+        "result": ["", "nothing", "stopped", "skipped", "intents", "missed"],
+    }
+    for values in product(*choices.values()):
+        query = {name: value for name, value in zip(choices, values, strict=True) if value}
+        expected = hashes(runs, **query)
+        assert await listed(client, limit=100, **query) == expected, query
+        assert await listed(client, limit=100, sort=1, **query) == expected[::-1], query
+        assert await listed(client, limit=1, offset=1, **query) == expected[1:2], query
+
+
+async def test_a_page_shows_the_runs_as_they_are(client: httpx2.AsyncClient, runs: list[dict[str, Any]]) -> None:
+    assert ok(await client.get("/executions", params={"limit": 100})).json() == runs[::-1]
+
+
+async def test_times_bound_a_page(client: httpx2.AsyncClient, runs: list[dict[str, Any]]) -> None:
+    since = runs[0]["timestamp"]
+    expected = hashes(runs)
+    after, before = since + 3 * MINUTE, since + 9 * MINUTE
+    assert await listed(client, createdAfter=after, createdBefore=before, limit=100) == expected[-10:-4]
+    assert await listed(client, createdAfter=before, createdBefore=after) == []
+
+
+@pytest.mark.parametrize("sort", [1, -1])
+@pytest.mark.parametrize("filters", [{}, {"result": "stopped"}])
+async def test_cursors_lead_through_all_runs_once(
+    client: httpx2.AsyncClient, runs: list[dict[str, Any]], sort: int, filters: dict[str, Any]
+) -> None:
+    url, found = f"/executions?limit=3&sort={sort}" + "".join(f"&{k}={v}" for k, v in filters.items()), list[str]()
+    for _ in range(len(runs)):
+        page = ok(await client.get(url))
+        found += [each["hash"] for each in page.json()]
+        link = page.links.get("next")
+        if link is None or not page.json():
+            break
+        url = link["url"]
+    assert found == hashes(runs, **filters)[::-sort]
+
+
+async def test_a_follower_sees_what_comes_later(
+    client: httpx2.AsyncClient, clock: Clock, runs: list[dict[str, Any]], relayers: list[Relayer],
+    triggers: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    newest = ok(await client.get("/executions", params={"limit": 1}))
+    assert [each["hash"] for each in newest.json()] == hashes(runs)[:1]
+    body = run_body(triggers[2], clock.now_ms)
+    await relayers[0].record(body)
+    later = [each["hash"] for each in ok(await client.get(newest.links["prev"]["url"])).json()]
+    assert later[-1] == hash_of(body)
+
+
+async def test_a_cursor_of_another_listing_is_refused(client: httpx2.AsyncClient, runs: list[dict[str, Any]]) -> None:
+    assert runs
+    link = ok(await client.get("/triggers?limit=1&sort=1")).links["next"]["url"]
+    refused = await client.get(link.replace("/triggers", "/executions"))
+    assert (refused.status_code, refused.json()["errors"][0]["parameter"]) == (400, "cursor")
+
+
+async def test_the_newest_run_of_each_trigger(
+    client: httpx2.AsyncClient, runs: list[dict[str, Any]], triggers: list[dict[str, Any]]
+) -> None:
+    sigs = [each["sig"] for each in triggers]
+    unknown = "0x" + "2" * 128 + "1b"
+
+    def newest(**wanted: Any) -> list[str]:
+        found = [hashes(runs, triggerSig=sig, **wanted)[:1] for sig in sigs]
+        return [each for each in hashes(runs) if [each] in found]
+
+    for filters in ({}, {"result": "stopped"}, {"relayer": runs[0]["relayer"]}, {"result": "missed"}):
+        query = {"triggerSigs": ",".join([*sigs, unknown]), "latest": "1", **filters}
+        assert await listed(client, **query) == newest(**filters), filters
+        assert await listed(client, **query, sort=1) == newest(**filters)[::-1]
+        assert await listed(client, **query, limit=1, offset=1) == newest(**filters)[1:2]
+    assert await listed(client, triggerSigs=sigs[2], latest="1") == []
+    assert await listed(client, triggerSigs=unknown, latest="1") == []
+    assert await listed(client, triggerSigs=sigs[0], latest="1", offset=2_000) == []
+
+
+async def test_a_long_offset_ends_the_listing(client: httpx2.AsyncClient, runs: list[dict[str, Any]]) -> None:
+    assert runs
+    assert await listed(client, offset=1_001) == []
+    assert await listed(client, offset=2**63 - 1, result="intents") == []
+
+
+async def test_a_page_ends_before_it_is_too_long(
+    client: httpx2.AsyncClient, clock: Clock, relayers: list[Relayer], triggers: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(listing, "PAGE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(listing, "_GROUP_BYTES_MAX", 60_000)
+    clock.now_ms = (clock.now_ms // MINUTE + 1) * MINUTE
+    bodies = [run_body(triggers[0], clock.now_ms + n * MINUTE, logs=["x" * 4_000] * 10) for n in range(4)]
+    clock.advance(minutes=3)
+    for body in bodies:
+        await relayers[0].record(body)
+    page = ok(await client.get("/executions"))
+    assert [each["hash"] for each in page.json()] == [hash_of(body) for body in bodies[:1:-1]]
+    assert len(page.content) <= 100_000
+    rest = ok(await client.get(page.links["next"]["url"]))
+    assert [each["hash"] for each in rest.json()] == [hash_of(body) for body in bodies[1::-1]]
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ({"latest": "1"}, "latest"), ({"triggerSigs": "0x" + "1" * 128 + "1b"}, "latest"),
+        ({"latest": "0"}, "latest"), ({"latest": "1", "triggerSigs": ""}, "triggerSigs"),
+        ({"latest": "1", "triggerSigs": ",".join(["0x" + "1" * 128 + "1b"] * 101)}, "triggerSigs"),
+        ({"triggerSig": "0x12"}, "triggerSig"), ({"triggerSig": "0x" + "f" * 130}, "triggerSig"),
+        ({"latest": "1", "triggerSigs": "0x" + "1" * 128 + "1b", "triggerSig": "0x" + "1" * 128 + "1b"}, "triggerSig"),
+        ({"relayer": "0x"}, "relayer"), ({"relayer": "' OR 1=1 --"}, "relayer"), ({"result": "valid"}, "result"),
+        ({"createdAfter": "-1"}, "createdAfter"), ({"createdBefore": str(2**60)}, "createdBefore"),
+        ({"sort": "0"}, "sort"), ({"limit": "0"}, "limit"), ({"limit": "101"}, "limit"), ({"offset": "-1"}, "offset"),
+        ({"cursor": "x"}, "cursor"), ({"cursor": "ci0x", "offset": "1"}, "cursor"),
+    ],
+)  # fmt: skip
+async def test_a_bad_query_is_refused(client: httpx2.AsyncClient, query: dict[str, str], parameter: str) -> None:
+    refused = await client.get("/executions", params=query)
+    assert refused.status_code == 400
+    assert parameter in refused.json()["errors"][0]["parameter"]
+
+
+@pytest.mark.one_engine
+async def test_an_unknown_or_malformed_hash(client: httpx2.AsyncClient) -> None:
+    unknown = await client.get(f"/executions/0x{'00' * 32}")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "execution-not-found")
+    for text in ("0x12", "x", "0x" + "0" * 63, "0x" + "0" * 65):
+        assert (await client.get(f"/executions/{text}")).status_code == 400
+
+
+async def test_a_run_is_found_by_its_hash_in_any_letter_case(
+    client: httpx2.AsyncClient, runs: list[dict[str, Any]]
+) -> None:
+    found = await read(client, "0x" + runs[0]["hash"][2:].upper())
+    assert found["hash"] == runs[0]["hash"]
