@@ -25,8 +25,9 @@ $(VENV)/bin/uv:
 	elif [ -n "$(UV_HERE)" ] && $(PYTHON) -m venv --without-pip $(VENV); then ln -s "$(UV_HERE)" $@; \
 	else echo "This Python has no ensurepip. On Debian or Ubuntu: apt install python3-venv; or install uv"; exit 1; fi
 
-$(VENV)/runtime: $(VENV)/bin/uv requirements.lock pyproject.toml
-	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements.lock
+# With the extras, because `muniment demo` has a relayer.
+$(VENV)/runtime: $(VENV)/bin/uv requirements-extras.lock pyproject.toml
+	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements-extras.lock
 	$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps -e .
 	@touch $@
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from muniment import durable
 from muniment.cli import output
 from muniment.cli.client.service import failures
 from muniment.cli.options import chains_option, common_options, settings_of
@@ -22,9 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from muniment.service.running.settings import Settings
+    from muniment.service.storage.database import Transaction
 
 # Enough for a cold start on a slow disk; a warm start takes well under a second.
 _START_SECONDS_MAX: Final = 30
+# The operator that writes the runs of the demo.
+_OPERATOR: Final = "demo-relayer"
 # How long a Ctrl-C may go unnoticed.
 _STEP_SECONDS: Final = 0.2
 
@@ -35,7 +42,10 @@ _STEP_SECONDS: Final = 0.2
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the service that the command starts.")
 @chains_option
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
-    """Show the main operations over HTTP with a throw-away wallet."""
+    """Show the main operations over HTTP with a throw-away wallet.
+
+    The service that the command starts has a relayer beside it, which runs the trigger that is left active.
+    """
     from muniment.operate.walkthrough import development_nodes
 
     settings = settings_of(config, **flags)
@@ -49,7 +59,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
             _walk(address, settings, development_nodes(settings), leaves_trigger=True)
             console = f"The console, for a browser: {address}/console\n" if settings.console else ""
             output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
-            with stop.waiting():
+            with _relayer(settings, address), stop.waiting():
                 _wait_until_ended(service)
 
 
@@ -94,6 +104,47 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]
             output.print_text("\nStopping.")
         finally:
             service.terminate()
+
+
+@contextmanager
+def _relayer(settings: Settings, url: str) -> Generator[None]:
+    """Run a relayer of the service at `url` as a process until the end of the block, if its libraries are there."""
+    if missing := [name for name in ("wasmtime", "eth_abi") if find_spec(name) is None]:
+        output.print_note(f"No relayer: it needs {' and '.join(missing)}. Type: pip install 'muniment[relayer]'")
+        yield
+        return
+    directory = settings.data_dir / "relayer"
+    durable.make_directory(directory)
+    file = directory / "relayer.toml"
+    chains = f"chains_file = {json.dumps(str(Path(settings.chains_file).absolute()))}\n" if settings.chains_file else ""
+    file.write_text(
+        f"[relayer]\nregistry = {json.dumps(url)}\nprotocol = {json.dumps(settings.protocol_name)}\n{chains}", "utf-8"
+    )
+    # It is given by the environment, so no file has it.
+    environment = {**os.environ, "MUNIMENT_OPERATOR_KEY": _new_operator_key(settings), "MUNIMENT_LOG_LEVEL": "warning"}
+    command = [sys.executable, "-m", "muniment", "relayer", "--config", str(file), "--any"]
+    with subprocess.Popen(command, env=environment) as relayer:  # noqa: S603 - this program
+        output.print_text("A relayer runs beside it: within a minute or so there is a run, see `muniment runs list`.")
+        try:
+            yield
+        finally:
+            relayer.terminate()
+
+
+def _new_operator_key(settings: Settings) -> str:
+    """A new key for the operator of the demo, in place of the one of an earlier demo."""
+    from muniment.operate import databases
+    from muniment.service.auth import operators
+
+    key, now_ms = operators.new_key(secrets.token_bytes), time.time_ns() // 1_000_000
+
+    async def renew(tx: Transaction) -> None:
+        with suppress(ValueError):  # the first demo of this registry
+            await operators.revoke(tx, _OPERATOR, now_ms)
+        await operators.add(tx, _OPERATOR, key, now_ms)
+
+    databases.run(settings, lambda database: database.write(renew))
+    return key
 
 
 def _wait_until_ready(url: str) -> None:
