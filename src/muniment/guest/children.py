@@ -100,10 +100,12 @@ class Children:
             try:
                 yield Child(reader, writer, end)
             finally:
-                writer.close()
                 if not end.done():
                     with suppress(OSError):  # the launcher ended, and its children with it
                         control.send(order(KILL, number))
+                writer.transport.abort()  # what the child has not read, it never will
+                with suppress(OSError):
+                    await writer.wait_closed()
 
     async def close(self) -> None:
         """End the launcher, and all children with it."""
