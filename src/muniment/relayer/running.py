@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muniment.client.proof import read_manifest_bytes
+from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.wire import Amount
 from muniment.relayer.answers import Answers
 from muniment.relayer.attempt import Consent, Function, Settling, attempt
@@ -42,8 +43,12 @@ class FunctionRunning:
         """Run the function of a trigger, whose bundle is proved by its CID. Raises the errors of the client."""
         bundle = await self.following.bundle(trigger)
         function = Function(await self.sandbox.compile_module(bundle.wasm), read_manifest_bytes(bundle.manifest).inputs)
+        payload = read_payload(due.kind, due.payload)
         answers = Answers(
-            pins=self.pins, timestamp_ms=due.timestamp_ms, event=due.event, api=self.api,
+            pins=self.pins,
+            timestamp_ms=due.timestamp_ms,
+            event=payload if isinstance(payload, EventPayload) else None,
+            api=self.api,
             has_prices=self.settings.price_source != "off",
         )  # fmt: skip
         try:
