@@ -16,6 +16,7 @@ from golden import ROOT
 from conformance import document
 from muniment.chains.catalogue import load_chains
 from muniment.cli.client.service import VARIABLES
+from muniment.relayer.settings import load_relayer_settings
 from muniment.service.context import Context
 from muniment.service.http.problems import all_refusals
 from muniment.service.http.reference_pages import error_page, reference_page
@@ -135,6 +136,17 @@ def test_the_chains_file_of_the_page_on_running_can_be_loaded(tmp_path: Path) ->
     file = tmp_path / "chains.toml"
     file.write_text("\n".join(samples))
     assert load_chains(file)[8453].rpc_urls == ("https://first.example/KEY", "https://second.example")
+
+
+def test_the_file_of_the_page_on_relayers_can_be_loaded(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "use" / "run-functions.md").read_text("utf-8")
+    (sample,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "relayer.toml").write_text(sample)
+    (tmp_path / "operator.key").write_text("key\n")
+    settings = load_relayer_settings(tmp_path / "relayer.toml", {})
+    assert (settings.operator_key, settings.chains_file) == ("key", tmp_path / "chains.toml")
+    for name, bound in re.findall(r"^\| `(\w+_max)` \| [^|]*\| ([\d,]+) \|$", page, re.MULTILINE):
+        assert getattr(settings, name) == int(bound.replace(",", ""))
 
 
 @pytest.mark.parametrize(

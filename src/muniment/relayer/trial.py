@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from muniment.chains.nodes import block_hash_in, block_time_in
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
 from muniment.protocol.errors import Invalid, Refusal
@@ -105,15 +104,15 @@ class Trials:
         Raises `ValueError` for a wish that cannot be: no such block or log, or not what the trigger waits for;
         `Incomplete` where no node knows what is due.
         """
-        pinned: dict[int, Pin] = {}
+        pins, pinned = Pins(nodes=self.nodes, now_ms=self.now_ms), dict[int, Pin]()
         moment_ms, event = self.now_ms(), None
         if wish.block is not None:
-            pin = await self._pin(wish.block)
-            moment_ms, pinned[pin.chain_id] = 1_000 * pin.time_s, pin
+            self._nodes(wish.block.chain_id)
+            pin = pinned[wish.block.chain_id] = await pins.pin_number(*wish.block)
+            moment_ms = 1_000 * pin.time_s
         if wish.event is not None:
-            event = await self._occurrence(wish.event)
+            event = await self._occurrence(pins, wish.event)
         due = _due(wish.trigger, event, moment_ms)
-        pins = Pins(nodes=self.nodes, now_ms=self.now_ms)
         answers = Answers(pins=pins, timestamp_ms=due.timestamp_ms, event=event and event.log, pinned=pinned)
         settling = Settling(settlers=settlers_of(self.chains.values()), generations=await generations(self.nodes))
         function = Function(await self.sandbox.compile_module(wasm), inputs)
@@ -127,33 +126,22 @@ class Trials:
             due, made, intents, answers=answers, settlers=settling.settlers, engine=self.engine
         ))  # fmt: skip
 
-    async def _pin(self, asked: BlockAsked) -> Pin:
-        """Raises `ValueError`, `Incomplete`."""
-        answer = await self._ask(asked.chain_id, Call("eth_getBlockByNumber", (hex(asked.number), False)))
-        block_hash, time_s = block_hash_in(answer, asked.number), block_time_in(answer)
-        if block_hash is None or time_s is None:
-            raise ValueError(f"the node of chain {asked.chain_id} has no block {asked.number}")
-        return Pin(asked.chain_id, asked.number, block_hash, time_s)
-
-    async def _occurrence(self, asked: EventAsked) -> Occurrence:
+    async def _occurrence(self, pins: Pins, asked: EventAsked) -> Occurrence:
         """Raises `ValueError`, `Incomplete`."""
         answer = await self._ask(asked.chain_id, Call("eth_getTransactionReceipt", (asked.transaction_hash,)))
         receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-        number, logs = quantity_of(receipt.get("blockNumber")), cast("list[Any]", receipt.get("logs"))
-        if number is None:
-            raise ValueError(f"the node of chain {asked.chain_id} has no receipt of {asked.transaction_hash}")
+        block_hash, logs = data_of(receipt.get("blockHash")), cast("list[Any]", receipt.get("logs"))
+        if block_hash is None:
+            raise ValueError(f"chain {asked.chain_id} has no receipt of the transaction {asked.transaction_hash}")
         if asked.position >= len(logs):
             raise ValueError(f"the transaction has {len(logs)} logs, which are numbered from 0")
-        pin = await self._pin(BlockAsked(asked.chain_id, number))
-        log = _log_of(asked.chain_id, pin, logs[asked.position])
-        return Occurrence(log, number, pin.time_s, asked.transaction_hash, asked.position)
+        pin = await pins.pin_event(asked.chain_id, block_hash)
+        log = _log_of(pin, logs[asked.position])
+        return Occurrence(log, pin.number, pin.time_s, asked.transaction_hash, asked.position)
 
     async def _ask(self, chain_id: int, call: Call) -> object:
-        """The answer of the first node that gives one. Raises `ValueError` for an unknown chain, `Incomplete`."""
-        nodes = self.nodes.get(chain_id)
-        if nodes is None:
-            raise ValueError(f"chain {chain_id} has no node: give a chains file with its RPC URL (--chains)")
-        reason = ""
+        """The answer of the first node that gives one. Raises `ValueError`, `Incomplete`."""
+        nodes, reason = self._nodes(chain_id), ""
         for node in nodes.nodes:
             try:
                 (answer,) = await nodes.ask(node, [call])
@@ -162,6 +150,12 @@ class Trials:
             else:
                 return answer
         raise Incomplete("no-answer", f"no node of chain {chain_id} answers ({reason})")
+
+    def _nodes(self, chain_id: int) -> Nodes:
+        """Raises `ValueError` for a chain without nodes."""
+        if chain_id not in self.nodes:
+            raise ValueError(f"chain {chain_id} has no node: give a chains file with its RPC URL (--chains)")
+        return self.nodes[chain_id]
 
 
 def made_up(user: Address, cid: str, input: Mapping[str, Any], inputs: Mapping[str, str]) -> Consent:
@@ -239,7 +233,7 @@ def _wanted(trigger: Trigger, event: Occurrence | None) -> Occurrence:
     return event
 
 
-def _log_of(chain_id: int, pin: Pin, answer: object) -> EventPayload:
+def _log_of(pin: Pin, answer: object) -> EventPayload:
     """A log of a receipt. Raises `Incomplete` for what is none."""
     log = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
     index, data = quantity_of(log.get("logIndex")), data_of(log.get("data"))
@@ -250,4 +244,4 @@ def _log_of(chain_id: int, pin: Pin, answer: object) -> EventPayload:
         topics = tuple(Bytes32.parse(str(topic)) for topic in cast("list[Any]", log.get("topics") or []))
     except Refusal:
         raise Incomplete("no-answer", "the node gives a log without a contract or with other topics") from None
-    return EventPayload(chain_id, Bytes32.from_raw(pin.hash), index, contract, topics, HexString.from_raw(data))
+    return EventPayload(pin.chain_id, Bytes32.from_raw(pin.hash), index, contract, topics, HexString.from_raw(data))
