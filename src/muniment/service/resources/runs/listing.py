@@ -23,6 +23,8 @@ PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 # The records of runs that are read together.
 _GROUP_BYTES_MAX: Final = 1024 * 1024
 _LISTED: Final = Listed("runs", columns="seq, created_at_ms")
+# For filters on PostgreSQL, whose indexes end with this expression: the planner cannot walk the primary key instead.
+_FILTERED: Final = Listed("runs", seq="seq + 0")
 
 
 async def search(database: Reader, query: RunQuery, client: str = "") -> Page:
@@ -35,10 +37,10 @@ async def search(database: Reader, query: RunQuery, client: str = "") -> Page:
         if query.trigger_sigs is not None or not await has_row_after(database, "runs", query, client):
             return EMPTY
         query.check_offset()
-    part = await _part(database, query)
-    if part is None:
+    found = await _listed(database, query)
+    if found is None:
         return EMPTY
-    heads = await _heads(database, query, part, client)
+    heads = await _heads(database, query, *found, client)
     bytes_max = query.bytes_max or PAGE_BYTES_MAX
     records: list[str] = []
     length, last = 1, None
@@ -52,37 +54,38 @@ async def search(database: Reader, query: RunQuery, client: str = "") -> Page:
     return Page(records, last, len(heads) > query.limit, first_seq=heads[0][0] if records else None)
 
 
-async def _part(database: Reader, query: RunQuery) -> Part | None:
-    """The rows for a query; None: there are none."""
+async def _listed(database: Reader, query: RunQuery) -> tuple[Listed, Part] | None:
+    """The rows for a query, and how they are ordered; None: there are none."""
     chosen = list[Condition]()
     if query.relayer is not None:
         chosen.append(Condition("relayer = ?", (query.relayer.raw,)))
     if query.result is not None:
         chosen.append(Condition("result = ?", (query.result,)))
+    filtered = _LISTED if database.plans_as_written else _FILTERED
     sigs = query.trigger_sigs or ([query.trigger_sig] if query.trigger_sig is not None else [])
     if not sigs:
-        return Part(tuple(chosen))
+        return filtered if chosen else _LISTED, Part(tuple(chosen))
     triggers = await numbers_of(database, sigs)
     if not triggers:
         return None
     if query.latest is None:
-        return Part((Condition("trigger_seq = ?", tuple(triggers)), *chosen))
-    return Part(few=_newest(triggers, chosen))
+        return filtered, Part((Condition("trigger_seq = ?", tuple(triggers)), *chosen))
+    return _LISTED, Part(few=_newest(triggers, chosen, filtered.seq))
 
 
-def _newest(triggers: Sequence[int], chosen: Sequence[Condition]) -> Condition:
+def _newest(triggers: Sequence[int], chosen: Sequence[Condition], order: LiteralString) -> Condition:
     """The newest run of each of these triggers among those that are chosen."""
-    where: LiteralString = "".join([f" AND r.{condition.sql}" for condition in chosen])
+    where: LiteralString = "".join([f" AND {condition.sql}" for condition in chosen])
     values = tuple(value for condition in chosen for value in condition.values)
-    newest: LiteralString = f"(SELECT max(r.seq) FROM runs r WHERE r.trigger_seq = ?{where})"
+    newest: LiteralString = f"(SELECT max({order}) FROM runs WHERE trigger_seq = ?{where})"
     arms: LiteralString = ", ".join([newest for _ in triggers])
     return Condition(f"seq IN ({arms})", tuple(each for trigger in triggers for each in (trigger, *values)))
 
 
-async def _heads(database: Reader, query: RunQuery, part: Part, client: str) -> list[Row]:
+async def _heads(database: Reader, query: RunQuery, listed: Listed, part: Part, client: str) -> list[Row]:
     """The numbers of the page's runs and the lengths of their records, and of one more if there is one."""
     within = await timed_scope(database, "runs", query)
-    keys, parameters = page_keys(_LISTED, [part], within, query)
+    keys, parameters = page_keys(listed, [part], within, query)
     direction = "ASC" if query.sort == 1 else "DESC"
     sql = f"SELECT r.seq, r.record_bytes FROM ({keys}) page JOIN runs r ON r.seq = page.seq ORDER BY r.seq {direction}"
     if query.is_long:

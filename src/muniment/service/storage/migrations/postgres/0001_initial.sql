@@ -325,13 +325,15 @@ CREATE TABLE runs (
   detail text NOT NULL
 );
 CREATE INDEX runs_by_due ON runs (trigger_seq, payload_hash);
-CREATE INDEX runs_by_trigger ON runs (trigger_seq, seq);
-CREATE INDEX runs_by_trigger_and_result ON runs (trigger_seq, result, seq);
-CREATE INDEX runs_by_trigger_and_relayer ON runs (trigger_seq, relayer, seq);
-CREATE INDEX runs_by_trigger_relayer_and_result ON runs (trigger_seq, relayer, result, seq);
-CREATE INDEX runs_by_relayer ON runs (relayer, seq);
-CREATE INDEX runs_by_relayer_and_result ON runs (relayer, result, seq);
-CREATE INDEX runs_by_result ON runs (result, seq);
+-- `seq + 0`: by `seq` the planner would rather walk the primary key, and test each row, for a filter that many rows pass.
+-- If these are old, it would walk past all newer ones.
+CREATE INDEX runs_by_trigger ON runs (trigger_seq, (seq + 0));
+CREATE INDEX runs_by_trigger_and_result ON runs (trigger_seq, result, (seq + 0));
+CREATE INDEX runs_by_trigger_and_relayer ON runs (trigger_seq, relayer, (seq + 0));
+CREATE INDEX runs_by_trigger_relayer_and_result ON runs (trigger_seq, relayer, result, (seq + 0));
+CREATE INDEX runs_by_relayer ON runs (relayer, (seq + 0));
+CREATE INDEX runs_by_relayer_and_result ON runs (relayer, result, (seq + 0));
+CREATE INDEX runs_by_result ON runs (result, (seq + 0));
 CREATE INDEX runs_by_creation ON runs (created_at_ms, seq);
 -- Those that are removed when they are old.
 CREATE INDEX runs_by_age ON runs (created_at_ms) WHERE result <> 'intents';

@@ -1,0 +1,105 @@
+"""What pages of runs cost among a thousand and a million runs, on both engines: milliseconds of a call of the store.
+
+It fills databases of its own by SQL and throws them away: 3 GB of disk and some minutes. `--runs 100000` is quicker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from muniment.service.http.paging import Cursor, cursor_after
+from muniment.service.resources.runs import store
+from muniment.service.resources.runs.listing import search
+from muniment.service.resources.runs.queries import RunQuery
+from muniment.service.running.settings import Settings
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+# By name: type checking of this folder does not see that one.
+_many: Any = import_module("many_runs")
+_postgres: Any = import_module("postgres")
+
+FEW: Final = 1_000
+ROUNDS: Final = 60
+_CONFIG: Final = "shared_buffers = 1GB\nmax_wal_size = 8GB\nwal_level = minimal\nmax_wal_senders = 0"
+
+
+def queries(rows: int) -> dict[str, dict[str, Any]]:
+    """The queries to measure; each finds a full page."""
+    middle = Cursor(cursor_after("runs", rows // 2, None).decode())
+    trigger, relayer = _many.sig_of(1), _many.RELAYERS[1]
+    return {
+        "newest": {},
+        "of a trigger with half of the runs": {"trigger_sig": trigger},
+        "of a trigger with few": {"trigger_sig": _many.sig_of(50)},
+        "of a relayer with a tenth": {"relayer": relayer},
+        "of a result": {"result": "intents"},
+        "of a trigger and a result": {"trigger_sig": trigger, "result": "nothing"},
+        "of a trigger and a relayer": {"trigger_sig": trigger, "relayer": _many.RELAYERS[0]},
+        "of all three": {"trigger_sig": trigger, "relayer": _many.RELAYERS[0], "result": "nothing"},
+        "created in the newer half": {"created_after": _many.time_of(rows // 2)},
+        "after a cursor, newest first": {"cursor": middle},
+        "of a trigger after a cursor, oldest first": {"trigger_sig": trigger, "cursor": middle, "sort": 1},
+        "a hundred": {"limit": 100},
+        "the newest of ten triggers": {"trigger_sigs": [_many.sig_of(n) for n in range(1, 11)], "latest": "1"},
+    }
+
+
+async def costs(database: Database, rows: int) -> dict[str, float]:
+    """The median of each call in milliseconds, by its name."""
+    medians: dict[str, float] = {}
+    for name, query in queries(rows).items():
+        asked = RunQuery(**query)
+        medians[name] = await _median(lambda asked=asked: search(database, asked))
+    medians["GET /executions/{hash}"] = await _median(lambda: store.find(database, b"%032d" % (rows // 2)))
+    return medians
+
+
+async def _median(call: Any) -> float:
+    spent: list[float] = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        assert await call()
+        spent.append((time.perf_counter() - began) * 1_000)
+    return statistics.median(spent)
+
+
+async def measured(url: str, folder: Path, rows: int) -> dict[str, float]:
+    """The costs in a database at `url` that is filled with `rows`."""
+    database = open_database(url, data_dir=folder)
+    await database.migrate()
+    await database.write(lambda tx: _many.fill(tx, rows))
+    found = await costs(database, rows)
+    await database.close()
+    return found
+
+
+async def run(rows: int) -> None:
+    """Measure and print a table for each engine."""
+    with tempfile.TemporaryDirectory() as name, _postgres.Cluster(config=_CONFIG) as cluster:
+        for engine in ("SQLite", "PostgreSQL"):
+            found: list[dict[str, float]] = []
+            for count in (FEW, rows):
+                url = Settings().database_url
+                if engine == "PostgreSQL":
+                    url = await cluster.create_database(f"runs{count}")
+                found.append(await measured(url, Path(tempfile.mkdtemp(dir=name)), count))
+            print(f"\n| runs, {engine} | {FEW:,} | {rows:,} | ratio |\n|---|---|---|---|")
+            for each, few in found[0].items():
+                many = found[1][each]
+                print(f"| {each} | {few:.2f} | {many:.2f} | {many / few:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1_000_000)
+    asyncio.run(run(parser.parse_args().runs))
