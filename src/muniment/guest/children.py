@@ -64,8 +64,12 @@ class Child:
         return read_from_child(data)
 
     async def end(self) -> End:
-        """How it ended; waits for it."""
-        return await asyncio.shield(self._end)
+        """How it ended; waits for it, since a process ends after it has closed its files."""
+        try:
+            async with asyncio.timeout(_END_S):
+                return await asyncio.shield(self._end)
+        except TimeoutError:
+            return End(NOT_FORKED, 0)
 
 
 def missing_libraries() -> tuple[str, ...]:
@@ -90,13 +94,13 @@ class Children:
         """A new child. It is killed at the end of the block if it is still there."""
         async with self._free:
             control = await self._ready()
-            ours, its = socket.socketpair()
-            ours.setblocking(False)
             self._count = number = (self._count + 1) % 2**32
             end = self._ends[number] = asyncio.get_running_loop().create_future()
-            with its:
-                _send_pipe(control, order(FORK, number), its)
-            reader, writer = await asyncio.open_connection(sock=ours)
+            try:
+                reader, writer = await _pipe(control, number)
+            except BaseException:
+                self._ends.pop(number, None)
+                raise
             try:
                 yield Child(reader, writer, end)
             finally:
@@ -169,12 +173,20 @@ class Children:
             self._ends.clear()
 
 
-def _send_pipe(control: socket.socket, data: bytes, pipe: socket.socket) -> None:
-    """Send an order with a descriptor. The socket has room for it: there are never more than `CHILDREN_MAX` on it."""
-    try:
-        socket.send_fds(control, [data], [pipe.fileno()])
-    except OSError as error:
-        raise ChildEnded from error
+async def _pipe(control: socket.socket, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The parent's end of a pipe whose other end the launcher gives to a new child. Raises `ChildEnded`.
+
+    The socket of the launcher has room for the order: there are never more than `CHILDREN_MAX` on it.
+    """
+    ours, its = socket.socketpair()
+    ours.setblocking(False)
+    with its:
+        try:
+            socket.send_fds(control, [order(FORK, number)], [its.fileno()])
+        except OSError as error:
+            ours.close()
+            raise ChildEnded from error
+    return await asyncio.open_connection(sock=ours)
 
 
 async def _ended(launcher: asyncio.subprocess.Process) -> None:

@@ -137,4 +137,6 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:  # noqa: PLR2004 - the program and its socket
+        sys.exit("Everything that a launcher needs is here. It is started by a sandbox, which gives it a socket.")
     main(int(sys.argv[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from typing import Final, Self
 
 import msgspec
 
-from muniment.guest.children import Child, ChildEnded, Children, stop_of_end
+from muniment.guest.children import Child, ChildEnded, Children, SandboxMissing, stop_of_end
 from muniment.guest.configuration import CONFIGURATION
 from muniment.guest.confinement import Confinement
 from muniment.guest.frames import (
@@ -49,6 +50,8 @@ from muniment.guest.types import Answer, Answering, Compiled, Generation, GuestI
 # A child that compiles may have nearly `PROCESS_MEMORY_BYTES`.
 _COMPILING_MAX: Final = 2
 _READY_BYTES_MAX: Final = 1024
+# Only ends a start that hangs: a busy machine takes some seconds.
+_START_S: Final = 60.0
 _key_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -122,8 +125,15 @@ class Sandbox:
         return self._confinement
 
     async def _confined(self) -> Confinement:
-        async with self._children.child() as child:
-            return await _ready(child)
+        try:
+            async with asyncio.timeout(_START_S), self._children.child() as child:
+                return await _ready(child)
+        except (ChildEnded, BadFrame, TimeoutError) as error:
+            # Without FD it says so; what it lacks, it says before.
+            raise SandboxMissing(
+                "the process that runs functions does not start; to see why, run: "
+                f"{sys.executable} -I -m muniment.guest.launcher"
+            ) from error
 
     async def compile_module(self, wasm: bytes) -> Compiled:
         """A module as it is run, from memory if it is known. One that cannot be run has a `failure`."""

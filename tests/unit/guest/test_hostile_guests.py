@@ -8,6 +8,9 @@ import pytest
 
 from guest_modules import FUEL_HERE, NEW, Texts, module, run_here
 from muniment.guest import limits
+from muniment.guest.engine import compile_wasm, new_engine
+from muniment.guest.frames import RunJob
+from muniment.guest.running import Stopwatch, run
 from muniment.guest.types import Answer, Question
 
 ASK = "environment._evmCallQuery"
@@ -30,6 +33,15 @@ def test_a_loop_without_end_uses_up_the_fuel() -> None:
 def test_a_loop_at_the_instantiation_uses_up_the_fuel() -> None:
     done = run_here(module("", others="(func $start (loop $more (br $more))) (start $start)"))
     assert (done.reason, done.fuel_used) == ("fuel", FUEL_HERE)
+
+
+def test_a_loop_without_end_is_interrupted_when_the_computing_time_is_over() -> None:
+    engine = new_engine()
+    _, code = compile_wasm(engine, module("(loop $more (br $more))"))
+    stopwatch = Stopwatch(engine, seconds=0.05)
+    # More fuel than a day can use.
+    done = run(engine, RunJob(code, "{}", {}), lambda _: Answer(success=True), stopwatch.start, fuel=2**62)
+    assert done.reason == "time"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Final, NamedTuple
 
-from muniment.operate.doctor import database, front, log, machine, nodes
+from muniment.operate.doctor import database, front, log, machine, nodes, sandbox
 from muniment.operate.doctor.findings import Examined, Finding, Findings, fail
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage import open_database
@@ -73,6 +73,7 @@ CHECKS: Final = (
     Check("machine", "rights", _on_sqlite, machine.check_file_rights),
     Check("machine", "backup", _always, machine.check_backup),
     Check("machine", "disk reserve", _always, machine.check_reserves),
+    Check("sandbox", "sandbox", _always, sandbox.check_sandbox),
     Check("database", "database", _always, database.check_migrations),
     Check("server", "server", _on_postgres, database.check_server),
     Check("server", "replica", _on_postgres, database.check_replicas),
