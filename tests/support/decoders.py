@@ -640,7 +640,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "console._LINK compile",
             "console._resolved split",
             "console.without_comments splitlines",
-            "guest._words split",
             "http._pieces split",
             "http._PATH_PARAMETER compile",
             "http._described sub",

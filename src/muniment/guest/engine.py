@@ -84,5 +84,5 @@ def stop_of(error: WasmtimeError | Trap) -> Stop:
 
 def _words(error: object) -> str:
     """The engine's own words, on one line, with a bounded length."""
-    words = " ".join(str(getattr(error, "message", error)).replace("Caused by:", " ").split())
+    words = str(getattr(error, "message", error)).replace("\n\nCaused by:\n", " ").replace("\n", " ").strip()
     return "".join(letter if letter.isprintable() else "?" for letter in words[-_REASON_LENGTH:])
