@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from builders import Wallet
-from guest_functions import Generation, bundle
+from guest_functions import INPUTS, Generation, bundle
 from service import Service
 from using import SAMPLE_INPUT, Person, draft
 
@@ -111,6 +111,29 @@ def test_words_have_the_result_the_intents_and_the_log(person: Person, tmp_path:
     assert done.exit_code == 11
     assert "stopped, abort: ended in the last line" in done.stdout
     assert "in the name of nobody" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("transfer", f"transfer 1000 of {'0x' + 'aa' * 20} to {'0x' + 'bb' * 20} on chain 8453"),
+        ("call", f"call {'0x' + 'cc' * 20} with 2 bytes (0x1234) and 3 wei on chain 8453"),
+        (
+            "swap",
+            f"swap 7 of {'0x' + 'aa' * 20} on chain 8453 for at least 6 of {'0x' + 'cc' * 20} for {USER} on chain 8453",
+        ),
+    ],
+)  # fmt: skip
+def test_words_say_what_an_intent_would_do(person: Person, tmp_path: Path, name: str, words: str) -> None:
+    values: dict[str, Any] = {
+        **TRANSFER, "target": "0x" + "cc" * 20, "data": "0x1234", "value": 3, "feeToken": TRANSFER["token"],
+        "tokenIn": TRANSFER["token"], "amountIn": 7, "tokenOut": "0x" + "cc" * 20, "minAmountOut": 6,
+    }  # fmt: skip
+    given = options({each: values[each] for each in INPUTS[name]})
+    done = person.run("run", "--bundle", folder_of(tmp_path, name), "--user", USER, *given, "--columns")
+    assert done.exit_code == 0
+    assert words in done.stdout.lower()
+    assert "for a fee of at most 5 of 0x" in done.stdout
 
 
 def refused(done: Result, *words: str) -> None:

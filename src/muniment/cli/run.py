@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -175,11 +174,15 @@ def _members_of(record: Record) -> dict[str, Any]:
 
 
 def _members(cid: str, tried: Tried) -> dict[str, str]:
+    from muniment.relayer.wording import said
+
     run = tried.run
     shown = {
         "function": cid, "as of": f"{moment(run.timestamp)}, {TYPES[run.trigger_type]}",
         "result": run.result if run.reason is None else f"{run.result}, {run.reason.code}: {run.reason.text}",
-        "intents": "\n".join(json.dumps(each) for each in _intents(tried)),
+        "intents": "\n".join(
+            line for output, intent in zip(run.outputs, tried.intents, strict=True) for line in [output.hash, *said(intent)]
+        ),
         "read at": "\n".join(map(block_line, run.blocks)),
         "questions": "\n".join(map(question_line, run.inputs)),
         "fuel": run.fuel_used,

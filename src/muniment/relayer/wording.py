@@ -1,0 +1,73 @@
+"""An intent in plain words, for the person who tries a function. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from eth_abi.abi import decode
+
+from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.types import NewIntent
+from muniment.protocol.wire import iso_time
+from muniment.relayer.operations import CALL, CROSS_CHAIN_SWAP, SWAP, TRANSFER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from muniment.protocol.evm.hex import HexString
+    from muniment.protocol.intents.types import AnyNewIntent
+
+# Those of `relayer.operations`, which encodes them.
+_SWAP: Final = "(uint256,uint256,(address,uint256)[],(address,uint256,address)[])"
+_TRANSFER: Final = "(uint256,(address,uint256,address)[])"
+_CALL: Final = "(uint256,(address,bytes,uint256)[])"
+_SELECTOR_BYTES: Final = 4
+# 9999-12-31T23:59:59Z, the last date-time of RFC 3339.
+_DATED_S_MAX: Final = 253_402_300_799
+
+
+def said(intent: AnyNewIntent) -> list[str]:
+    """What a relayer made of a function's intent: each operation, the fees and the deadline, a line each."""
+    if isinstance(intent, NewIntent):
+        operations = [(intent.op, intent.data)]
+    else:
+        operations = [(each.op_type, each.data) for each in intent.operations]
+    fees = " and ".join(f"{each.amount} of {each.token}" for each in intent.max_fees)
+    until_s = int(intent.deadline)
+    until = iso_time(1_000 * until_s) if until_s <= _DATED_S_MAX else f"{until_s} seconds after 1970"
+    return [
+        *(line for op_type, data in operations for line in _operation(op_type, data)),
+        f"for a fee of at most {fees}" if fees else "without a fee",
+        f"until {until}, at the settlement contract {intent.settler}",
+    ]
+
+
+def _operation(op_type: int, data: HexString) -> Iterator[str]:
+    if op_type in (SWAP, CROSS_CHAIN_SWAP):
+        source, destination, given, wanted = _decoded(_SWAP, data)
+        gives = " and ".join(f"{amount} of {_address(token)}" for token, amount in given)
+        takes = " and ".join(
+            f"at least {amount} of {_address(token)} for {_address(recipient)}" for token, amount, recipient in wanted
+        )
+        yield f"swap {gives} on chain {source} for {takes} on chain {destination}"
+    elif op_type == TRANSFER:
+        chain_id, transfers = _decoded(_TRANSFER, data)
+        for token, amount, recipient in transfers:
+            yield f"transfer {amount} of {_address(token)} to {_address(recipient)} on chain {chain_id}"
+    elif op_type == CALL:
+        chain_id, calls = _decoded(_CALL, data)
+        for target, sent, value in calls:
+            start = f"0x{sent[:_SELECTOR_BYTES].hex()}"
+            yield f"call {_address(target)} with {len(sent)} bytes ({start}) and {value} wei on chain {chain_id}"
+    else:
+        yield f"operation of type {op_type} with {len(data.raw)} bytes"
+
+
+def _address(text: str) -> Address:
+    """An address as people compare it, with the checksum of EIP-55."""
+    return Address.parse(text)
+
+
+def _decoded(form: str, data: HexString) -> Sequence[Any]:
+    (values,) = cast("Sequence[Any]", decode([form], data.raw))
+    return values
