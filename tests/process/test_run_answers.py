@@ -67,6 +67,7 @@ async def test_a_call_that_fails_or_answers_too_much_is_answered_so(nodal: Nodal
     answers = run(nodal, nodal.pins(nodal.chain.url, nodal.node()))
     for token in (reverting, burning):
         assert await answers(balance_call(token)) == Answer(success=False, error=FAILED)
+        assert answers.inputs[-1].block == answers.blocks[0]
     bomb = Address.parse("0x" + "b0" * 20)
     nodal.chain.ask("anvil_setCode", bomb, "0x62010001" + "6000f3")  # returns 65,537 bytes
     answers = run(nodal)

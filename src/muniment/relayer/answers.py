@@ -54,17 +54,21 @@ class Answers:
     pinned: dict[int, Pin] = field(default_factory=dict[int, Pin])
     inputs: list[RunInput] = field(default_factory=list[RunInput])
     _asked_characters: int = 0
+    # The block that the present question has led to: an answer without it follows from no chain.
+    _read_at: Pin | None = None
 
     async def __call__(self, question: Question) -> Answer:
         """The answer to a question, which is kept in `inputs`. Raises `Incomplete`: then the run is tried again."""
         self._asked_characters += questions.length_of(question)
+        self._read_at = None
         is_short = self._asked_characters <= questions.PARAMS_CHARACTERS_MAX
         try:
             if not is_short:
                 raise Refused(_TOO_LONG)  # noqa: TRY301 - all refusals are recorded alike
             found = await self._find(questions.read(question, self.timestamp_ms))
         except Refused as refused:
-            return self._keep(question, Answer(success=False, error=str(refused)), Found(""), is_short=is_short)
+            found = Found("", self._read_at)
+            return self._keep(question, Answer(success=False, error=str(refused)), found, is_short=is_short)
         return self._keep(question, Answer(success=True, data=found.data), found)
 
     @property
@@ -108,7 +112,8 @@ class Answers:
             else:
                 pin = await self.pins.pin(chain_id, self.timestamp_ms // 1_000)
             self.pinned[chain_id] = pin
-        return self.pinned[chain_id]
+        self._read_at = self.pinned[chain_id]
+        return self._read_at
 
     async def _call(self, pin: Pin, calls: list[Wanted]) -> tuple[Returned, ...]:
         """Raises `Incomplete`. A block that nodes do not have any more is looked for again by the next try."""
@@ -140,6 +145,7 @@ class Answers:
         chain = self._chain(pin)
         for token in tokens:
             if token not in chain.feeds:
+                self._read_at = None  # no block says so, but the operator's file
                 raise Refused(f"there is no price feed for token {token.lower()} on chain {chain.id}")
         wanted = [
             Wanted(chain.feeds[token][0], data)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from muniment.guest.types import Compiled, GuestRun, inputs_of
+from muniment.guest.types import Answering, Compiled, GuestRun, inputs_of
 from muniment.relayer.context import context_text
 from muniment.relayer.forms import Made, formed
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import Generation
     from muniment.protocol.runs.types import RunToken
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.answers import Answers
     from muniment.relayer.due import Due
 
 
@@ -49,11 +48,11 @@ class Settling:
 
 
 async def attempt(
-    due: Due, consent: Consent, function: Function, *, sandbox: Sandbox, answers: Answers, settling: Settling
+    due: Due, consent: Consent, function: Function, *, sandbox: Sandbox, answers: Answering, settling: Settling
 ) -> tuple[GuestRun, list[Made]]:
     """Run a function once for what is due; its intents are in the registry's form.
 
-    Questions, answers and blocks are kept in `answers`. Raises `Incomplete` where an answer is not to be had now.
+    `answers` keeps what was asked. What it raises is raised: `Incomplete` where an answer is not to be had now.
     """
     context = context_text(
         sig=due.sig, kind=due.kind, payload=due.payload, timestamp_ms=due.timestamp_ms, user=consent.user,

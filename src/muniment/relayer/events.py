@@ -50,6 +50,10 @@ class Waiting:
         topics = tuple(tuple(Bytes32.parse(each) for each in choices) for choices in config["topics"])
         return cls(Address.parse(config["contract"]), topics)
 
+    def takes(self, log: EventPayload | SeenLog) -> bool:
+        """Whether the trigger waits for a log of its chain."""
+        return log.contract == self.contract and matches(log.topics, self.topics)
+
 
 @dataclass(frozen=True, slots=True)
 class ChainEvents:
@@ -78,7 +82,7 @@ class ChainEvents:
             (sig, _occurrence(chain_id, log))
             for log in step.logs
             for sig, waiting in wanted.items()
-            if log.contract == waiting.contract and matches(log.topics, waiting.topics)
+            if waiting.takes(log)
         ]
         return EventsStep(tuple(found), step.next_block, step.gone_back_to, step.at_head)
 

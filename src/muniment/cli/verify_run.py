@@ -1,0 +1,118 @@
+"""`muniment runs verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from muniment.cli.client.service import FailedError, failures, opened, service_options
+from muniment.cli.options import chains_option, settings_of
+from muniment.cli.output import print_note, shape_options, show_one
+
+if TYPE_CHECKING:
+    from muniment.client import Bundle, Registry
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.intents.types import Generation
+    from muniment.protocol.runs.types import Run
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.relayer.verifying import Verification
+
+STATUSES: Final = {"same": 0, "consistent": 1, "unchecked": 1, "different": 5}
+
+
+class _Subject(NamedTuple):
+    """A recorded run with its trigger and function, and the generations of the settlers of its recorded intents."""
+
+    run: Run
+    trigger: Trigger
+    bundle: Bundle
+    generations: dict[Address, Generation]
+
+
+@click.command("verify")
+@click.argument("hash_", metavar="HASH")
+@chains_option
+@service_options
+@shape_options
+def verify_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
+    """Make a recorded run again, here, and compare.
+
+    The nodes of a chains file read the blocks and the answers again; for older runs they must be archive nodes. Without
+    nodes the recorded answers are believed.
+
+    The exit status is 0 when the run is the same, 5 when it is different, 1 when nobody can tell.
+    """
+    import asyncio
+
+    from muniment.guest.children import SandboxMissing
+
+    with failures():
+        try:
+            subject, found = asyncio.run(_verify(hash_, flags))
+        except SandboxMissing as error:
+            raise FailedError(str(error)) from error
+    shown = {"hash": subject.run.hash, "outcome": found.outcome, "reasons": list(found.reasons)}
+    show_one(shown, {"hash": subject.run.hash, "verdict": _sentence(subject.run, found)}, as_json=as_json)
+    if found.outcome == "consistent":
+        print_note("a chains file with RPC URLs (--chains) lets nodes check the answers")
+    raise SystemExit(STATUSES[found.outcome])
+
+
+def _sentence(run: Run, found: Verification) -> str:
+    reasons = "\n".join(found.reasons)
+    match found.outcome:
+        case "same":
+            return "same"
+        case "consistent":
+            return f"consistent with the answers that {run.relayer} claims; the answers were not checked"
+        case "unchecked":
+            return f"cannot be checked: {reasons}"
+        case "different":
+            return f"different: {reasons}"
+
+
+async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verification]:
+    import asyncio
+    import random
+    import time
+
+    from muniment.chains.catalogue import load_chains
+    from muniment.guest.sandbox import Sandbox
+    from muniment.outgoing import Outgoing
+    from muniment.protocol.functions.rules import read_manifest
+    from muniment.relayer.attempt import Function
+    from muniment.relayer.pinning import Pins, nodes_of
+    from muniment.relayer.settlers import generations
+    from muniment.relayer.verifying import Verifier
+
+    # The sandbox first: its processes begin before a key is read.
+    async with Sandbox.open() as sandbox, Outgoing(allow_private=True) as outgoing:
+        subject = await asyncio.to_thread(_subject, hash_, flags)
+        file = settings_of(None, chains_file=flags["chains_file"]).chains_file
+        chains = load_chains(Path(file) if file else None)
+        nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
+        verifier = Verifier(
+            sandbox=sandbox, pins=Pins(nodes=nodes, now_ms=lambda: time.time_ns() // 1_000_000) if nodes else None,
+            generations={**subject.generations, **await generations(nodes)},
+        )  # fmt: skip
+        inputs = read_manifest(subject.bundle.manifest).inputs
+        function = Function(await sandbox.compile_module(subject.bundle.wasm), inputs)
+        return subject, await verifier.verify(subject.run, subject.trigger, function)
+
+
+def _subject(hash_: str, flags: dict[str, Any]) -> _Subject:
+    """What the registry has of a run. The client proves each part."""
+    with opened(flags) as registry:
+        run = registry.runs.get(hash_)
+        trigger = registry.triggers.get(run.trigger_sig)
+        bundle = registry.functions.bundle(trigger.function_cid)
+        return _Subject(run, trigger, bundle, _generations(registry, run))
+
+
+def _generations(registry: Registry, run: Run) -> dict[Address, Generation]:
+    from muniment.protocol.intents.types import Generation
+
+    intents = [registry.intents.get(output.hash) for output in run.outputs if output.recorded]
+    return {intent.settler: Generation(intent.generation) for intent in intents}

@@ -1,0 +1,208 @@
+"""Makes a recorded run again and compares: with the recorded answers, and with those of nodes where there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from muniment.chains.agreeing import DisagreementError, agreed
+from muniment.chains.rpc import Call
+from muniment.outgoing import Unreachable
+from muniment.protocol.evm.hex import data_of, quantity_of
+from muniment.protocol.runs.hashes import execution_hash
+from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.reasons import is_verdict
+from muniment.protocol.triggers.schedule import last_run
+from muniment.protocol.triggers.typed_data import CRON
+from muniment.relayer.answers import Answers
+from muniment.relayer.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.due import Due, Plan
+from muniment.relayer.events import Waiting
+from muniment.relayer.pinning import Incomplete, Pin, Pins
+from muniment.relayer.replaying import NotRecorded, Replaying
+
+if TYPE_CHECKING:
+    from muniment.chains.nodes import Node
+    from muniment.guest.sandbox import Sandbox
+    from muniment.guest.types import GuestRun
+    from muniment.protocol.evm.address import Address
+    from muniment.protocol.intents.types import Generation
+    from muniment.protocol.runs.types import Run, RunBlock
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.relayer.forms import Made
+
+Outcome = Literal["same", "consistent", "unchecked", "different"]
+
+
+class Verification(NamedTuple):
+    """What came of it, and why, a sentence each.
+
+    `same`: nodes lead to the recorded result, or it needs none. `consistent`: the recorded answers lead to it, and
+    nobody checked these. `unchecked`: it cannot be told. `different`: the record is wrong.
+    """
+
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verifier:
+    """Makes recorded runs again. Without `pins` no node is asked. `generations` has the known settlement contracts."""
+
+    sandbox: Sandbox
+    pins: Pins | None
+    generations: Mapping[Address, Generation]
+
+    async def verify(self, run: Run, trigger: Trigger, function: Function) -> Verification:
+        """Compare a whole record, whose hash was computed again, with a run that is made now."""
+        code = run.reason.code if run.reason else None
+        if not is_verdict(run.result, code):
+            return Verification(
+                "unchecked", (f"{run.result} ({code}) is what its relayer noted, and cannot be repeated",)
+            )
+        payload = read_payload(run.trigger_type, run.trigger_data.raw)
+        if wrong := _not_due(run, trigger, payload):
+            return Verification("different", (wrong,))
+        event = payload if isinstance(payload, EventPayload) else None
+        different, unchecked, pinned = await self._read_at(run, event)
+        own = None
+        if self.pins is not None:
+            own = Answers(pins=self.pins, timestamp_ms=run.timestamp, event=event, pinned=pinned)
+        replaying = Replaying(inputs=run.inputs or [], own=own, different=different, unchecked=unchecked)
+        await self._repeat(run, trigger, function, replaying)
+        if different:
+            return Verification("different", tuple(different))
+        if unchecked:
+            return Verification("unchecked", tuple(unchecked))
+        was_checked = self.pins is not None or (not run.inputs and event is None)
+        return Verification("same" if was_checked else "consistent")
+
+    async def _repeat(self, run: Run, trigger: Trigger, function: Function, replaying: Replaying) -> None:
+        """Make the run again, and note in `replaying` what differs."""
+        due = Due(run.trigger_sig, run.trigger_type, run.trigger_data.raw, run.timestamp, run.timestamp)
+        settlers = run.context.settlers if run.context else []
+        settling = Settling(settlers=settlers, generations=self.generations)
+        try:
+            made, intents = await attempt(
+                due, Consent.of(trigger), function, sandbox=self.sandbox, answers=replaying, settling=settling
+            )
+        except NotRecorded as error:
+            replaying.different.append(str(error))
+            return
+        if not is_verdict(made.result, made.reason or None):
+            replaying.unchecked.append(f"the run was stopped here ({made.reason}), which depends on the machine")
+            return
+        replaying.different.extend(
+            f"the record has a question that the function does not ask: {each.query}" for each in replaying.not_asked()
+        )
+        unknown = [each.address for each in settlers if each.address not in self.generations]
+        differences = _differences(run, made, intents)
+        (replaying.unchecked if unknown and differences else replaying.different).extend(differences)
+
+    async def _read_at(self, run: Run, event: EventPayload | None) -> tuple[list[str], list[str], dict[int, Pin]]:
+        """What is wrong with the blocks of a record, what cannot be told, and the blocks themselves."""
+        different: list[str] = []
+        unchecked: list[str] = []
+        pinned: dict[int, Pin] = {}
+        if self.pins is None:
+            return different, unchecked, pinned
+        if event is not None:
+            try:
+                different += await self._event_faults(self.pins, event)
+            except Incomplete as error:
+                unchecked.append(error.text)
+        for block in run.blocks:
+            if block.chain_id not in self.pins.nodes:
+                unchecked.append(f"there is no node of chain {block.chain_id}")
+                continue
+            try:
+                pinned[block.chain_id], fault = await self._block(self.pins, block, run.timestamp // 1_000, event)
+            except Incomplete as error:
+                unchecked.append(error.text)
+            else:
+                different += fault
+        return different, unchecked, pinned
+
+    @staticmethod
+    async def _block(pins: Pins, block: RunBlock, second: int, event: EventPayload | None) -> tuple[Pin, list[str]]:
+        """The block as nodes have it, and what is wrong with it. Raises `Incomplete`."""
+        chain_id = block.chain_id
+        name = f"block {block.number} of chain {chain_id}"
+        found = await pins.pin_number(chain_id, block.number)
+        if found.hash != block.hash.raw:
+            return found, [f"{name} is not on the chain"]
+        if event is not None and event.chain_id == chain_id:
+            return found, [] if event.block_hash == block.hash else [f"{name} is not the block of the event"]
+        if block.quiet is True:
+            return found, [] if found.time_s <= second else [f"{name} is later than the run"]
+        expected = await pins.pin(chain_id, second)
+        return found, [] if expected.number == found.number else [f"{name} is not that of the run, {expected.number}"]
+
+    @staticmethod
+    async def _event_faults(pins: Pins, event: EventPayload) -> list[str]:
+        """What is wrong with the event. Raises `Incomplete`."""
+        nodes = pins.nodes.get(event.chain_id)
+        if nodes is None:
+            raise Incomplete("no-answer", f"there is no node of chain {event.chain_id}")
+        if not await pins.is_canonical(event.chain_id, event.block_hash.raw):
+            return [f"the block of the event is not on chain {event.chain_id}"]
+        wanted = Call("eth_getLogs", ({"blockHash": event.block_hash, "address": event.contract},))
+
+        async def ask(node: Node) -> bool:
+            (answer,) = await nodes.ask(node, [wanted])
+            if not isinstance(answer, list):
+                raise Unreachable("garbage", "no list of logs")
+            return any(_is_event(each, event) for each in cast("list[Any]", answer))
+
+        try:
+            is_there = await agreed(nodes, ask)
+        except (DisagreementError, Unreachable):
+            raise Incomplete("no-answer", f"nodes of chain {event.chain_id} do not tell the event") from None
+        return [] if is_there else ["the block does not have the event"]
+
+
+_LOG_MEMBERS: Final = ("address", "data")
+
+
+def _is_event(entry: object, event: EventPayload) -> bool:
+    log = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    topics = log.get("topics")
+    given = [data_of(each) for each in cast("list[object]", topics)] if isinstance(topics, list) else None
+    return (
+        quantity_of(log.get("logIndex")) == event.index
+        and [data_of(log.get(name)) for name in _LOG_MEMBERS] == [event.contract.raw, event.data.raw]
+        and given == [each.raw for each in event.topics]
+    )
+
+
+def _not_due(run: Run, trigger: Trigger, payload: int | EventPayload) -> str:
+    """Why the trigger was not due for this run; empty if it was."""
+    plan = Plan.of(trigger)
+    if plan.kind != run.trigger_type:
+        return "the trigger is of another type"
+    if isinstance(payload, EventPayload):
+        waiting = Waiting.of(trigger.config)
+        is_wanted = int(trigger.config["chainId"]) == payload.chain_id and waiting.takes(payload)
+        return "" if is_wanted else "the trigger does not wait for this event"
+    if payload != run.timestamp:
+        return "the time of the run is not that of its payload"
+    if plan.kind != CRON:
+        return "" if payload == (plan.start_ms or plan.created_ms) else "the trigger has another date"
+    is_tick = last_run(plan.schedule, payload) == payload and plan.created_ms < payload
+    return "" if is_tick and (not plan.end_ms or payload <= plan.end_ms) else "the schedule has no run at this time"
+
+
+def _differences(run: Run, made: GuestRun, intents: list[Made]) -> list[str]:
+    """How a run that was made again differs from its record."""
+    hashes = [each.hash for each in intents]
+    computed = execution_hash(run.trigger_sig, run.trigger_type, run.trigger_data.raw, made.result, hashes)
+    if computed != run.hash.raw:
+        here = f"{made.result}{f' ({made.reason}: {made.text})' if made.reason else ''}, {len(hashes)} intents"
+        return [
+            f"the function gives another result here: {here}; the record has {run.result}, {len(run.outputs)} intents"
+        ]
+    if run.reason and run.reason.code != made.reason:
+        return [f"the run stops for another reason here: {made.reason}; the record has {run.reason.code}"]
+    logs = list(made.logs[: len(run.logs)]) if run.logs_cut else list(made.logs)
+    return [] if logs == list(run.logs) else ["the function logs other lines here"]
