@@ -177,12 +177,11 @@ def _members(cid: str, tried: Tried) -> dict[str, str]:
     from muniment.relayer.wording import said
 
     run = tried.run
+    made = [(output.hash, intent) for output, intent in zip(run.outputs, tried.intents, strict=True)]
     shown = {
         "function": cid, "as of": f"{moment(run.timestamp)}, {TYPES[run.trigger_type]}",
         "result": run.result if run.reason is None else f"{run.result}, {run.reason.code}: {run.reason.text}",
-        "intents": "\n".join(
-            line for output, intent in zip(run.outputs, tried.intents, strict=True) for line in [output.hash, *said(intent)]
-        ),
+        "intents": "\n".join(line for hash_, intent in made for line in (hash_, *said(intent))),
         "read at": "\n".join(map(block_line, run.blocks)),
         "questions": "\n".join(map(question_line, run.inputs)),
         "fuel": run.fuel_used,
