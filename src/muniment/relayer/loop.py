@@ -138,6 +138,9 @@ class Relayer:
         self._look(now_ms)
         while self._turns.count:
             self._start_runs()
+            if not self._tasks:  # every signer with a run rests
+                await self._sleep()
+                continue
             wait_s = self._turns.seconds_to_wait(self.steady_s())
             await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         await self._publish_left()

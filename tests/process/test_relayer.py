@@ -1,0 +1,192 @@
+"""`muniment relayer` as a process at a real registry: one run, kills, two relayers, a dry run, an explanation."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from builders import TriggerDraft, Wallet, cron, once
+from guest_functions import INPUTS, bundle
+from muniment.client import Bundle, KeySigner, Registry
+from service import Service
+
+GIVEN: dict[str, Any] = {
+    "chainId": 8453, "token": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "amount": "1000000",
+    "recipient": "0x1111111111111111111111111111111111111111", "fee": "10000",
+}  # fmt: skip
+# These end a hang.
+SECONDS_MAX = 120
+
+
+@dataclass
+class Site:
+    """A registry, the files of relayers, and the CID of a function that transfers."""
+
+    service: Service
+    directory: Path
+    cid: str
+    http: httpx2.Client
+
+    def config(self, name: str, **more: str) -> Path:
+        """The file of a relayer with a key of its own."""
+        path = self.directory / f"{name}.toml"
+        if not path.exists():
+            (self.directory / f"{name}.key").write_text(self.service.run("operators", "add", name))
+            lines = {"registry": self.service.url, "operator_key_file": f"{name}.key", "state": f"{name}.db", **more}
+            path.write_text("[relayer]\n" + "".join(f"{each} = {json.dumps(lines[each])}\n" for each in lines))
+        return path
+
+    def command(self, name: str, *words: str) -> list[str]:
+        return [sys.executable, "-m", "muniment", "relayer", "--config", str(self.config(name)), "--any", *words]
+
+    def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(name, *words), capture_output=True, text=True, check=False, timeout=SECONDS_MAX
+        )
+
+    def sign(self, number: int = 1, **members: Any) -> str:
+        """A trigger that is due now, and once."""
+        given: dict[str, Any] = {
+            "config": once(startDate=0, delta="1h"), "wallet": Wallet(number), "inputs": INPUTS["transfer"],
+            "input": GIVEN, **members,
+        }  # fmt: skip
+        return self.post(TriggerDraft(self.cid, **given).signed())
+
+    def post(self, body: dict[str, Any]) -> str:
+        answer = self.http.post(f"{self.service.url}/triggers", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["sig"]
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        answer = self.http.get(f"{self.service.url}{path}", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Service(tmp_path / "data") as service, httpx2.Client(verify=False, timeout=60) as http:
+        made = bundle("transfer", "B")
+        with Registry(service.url, signer=KeySigner((7).to_bytes(32))) as registry:
+            cid = str(registry.functions.deploy(Bundle(made.manifest, made.wasm)).cid)
+        yield Site(service, tmp_path, cid, http)
+
+
+def test_what_is_due_runs_once_and_its_intent_is_recorded(site: Site) -> None:
+    sig = site.sign()
+    for _ in range(2):
+        done = site.run("relayer", "--once")
+        assert done.returncode == 0, done.stderr
+    (run,) = site.get("/executions", triggerSig=sig)
+    assert (run["result"], run["status"]) == ("intents", "valid")
+    assert [each["recorded"] for each in run["outputs"]] == [True]
+    (intent,) = site.get("/intents", generation="all")
+    assert (intent["hash"], intent["executionHash"]) == (run["outputs"][0]["hash"], run["hash"])
+    assert [each["id"] for each in intent["logs"]] == [f"{run['hash']}/{n}" for n in range(len(run["logs"]))]
+
+
+def test_a_dry_run_prints_and_records_nothing(site: Site) -> None:
+    sig = site.sign()
+    done = site.run("relayer", "--once", "--dry")
+    assert done.returncode == 0, done.stderr
+    (shown,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert shown["run"]["triggerSig"] == sig
+    assert len(shown["intents"]) == 1
+    assert site.get("/executions") == site.get("/intents", generation="all") == []
+    assert not (site.directory / "relayer.db").exists()
+
+
+def test_an_explanation_says_what_happened_and_when_the_next_run_is(site: Site) -> None:
+    sig = site.sign(config=cron(schedule="0 0 1 1 *"))
+    before = site.run("relayer", "explain", sig)
+    assert before.returncode == 0, before.stderr
+    shown = json.loads(before.stdout)
+    assert shown["nextRun"].endswith("-01-01T00:00:00.000Z")
+    assert any("is not here" in each for each in shown["sentences"])
+    assert site.run("relayer", "--once").returncode == 0
+    after = json.loads(site.run("relayer", "explain", sig).stdout)
+    assert after["sentences"][-1] == "The registry has no run of it."
+    assert not any("is not here" in each for each in after["sentences"])
+
+
+def test_wrong_settings_are_named_on_one_line(site: Site) -> None:
+    site.config("relayer")
+    command = [each for each in site.command("relayer", "--once") if each != "--any"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+    assert done.returncode == 2
+    assert "relayer.signers is not set" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_relayer_on_one_journal_is_refused(site: Site) -> None:
+    with subprocess.Popen(site.command("relayer"), stderr=subprocess.PIPE, text=True) as first:
+        assert first.stderr is not None
+        try:
+            while "following" not in first.stderr.readline():
+                assert first.poll() is None
+            refused = site.run("relayer", "--once")
+            assert refused.returncode == 2
+            assert "another relayer has the journal" in refused.stderr
+            assert site.run("relayer", "explain", site.sign()).returncode == 0
+        finally:
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(SECONDS_MAX) == 0
+            first.stderr.read()
+
+
+def killed(site: Site, names: list[str], *, kills: int, triggers: int, seed: int) -> None:
+    """Sign triggers, run relayers side by side that are killed at random moments, and then let each end by itself."""
+    dice = random.Random(seed)
+    for name in names:
+        site.config(name)
+    sigs = [site.sign(1 + n % 5, version=f"{n}.0.0") for n in range(triggers)]
+    for _ in range(kills):
+        running = [
+            subprocess.Popen(site.command(name, "--once"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for name in names
+        ]
+        wanted = len(site.get("/executions", limit=100)) + dice.randint(0, 2)
+        until = time.monotonic() + dice.uniform(0.3, 2.5)
+        # The moment is any: by what the registry has, or by time.
+        while time.monotonic() < until and len(site.get("/executions", limit=100)) <= wanted:
+            time.sleep(0.02)
+        for process in running:
+            process.kill()
+            process.wait()
+    for name in names:
+        done = site.run(name, "--once")
+        assert done.returncode == 0, done.stderr
+    check(site, sigs, relayers=len(names))
+
+
+def check(site: Site, sigs: list[str], *, relayers: int) -> None:
+    """Each trigger has one verdict, with one intent, which is recorded; and no nonce has two."""
+    runs = site.get("/executions", limit=100)
+    assert sorted(each["triggerSig"] for each in runs) == sorted(sigs)
+    assert {(each["result"], len(each["records"]), len(each["conflicts"])) for each in runs} == {
+        ("intents", relayers, 0)
+    }
+    assert all(output["recorded"] for each in runs for output in each["outputs"])
+    intents = site.get("/intents", generation="all", limit=100)
+    assert len(intents) == len(sigs)
+    assert len({(each["triggerSig"], each["settler"], each["nonce"]) for each in intents}) == len(sigs)
+
+
+def test_two_relayers_that_are_killed_lose_and_repeat_nothing(site: Site) -> None:
+    killed(site, ["one", "two"], kills=3, triggers=6, seed=3)
+
+
+@pytest.mark.long
+def test_two_relayers_that_are_killed_a_hundred_times_lose_and_repeat_nothing(site: Site) -> None:
+    killed(site, ["one", "two"], kills=50, triggers=60, seed=4)
