@@ -26,11 +26,13 @@ from facades_world import (
     spelled_v1,
 )
 
+from builders import cron
 from muniment.client import AsyncRegistry, Checkpoint, FunctionNotFound, IntentNotFound, Registry, TriggerNotFound
 from muniment.client.offers import sign_proposal
-from muniment.protocol.errors import Forbidden, StatusConflict
+from muniment.protocol.errors import Forbidden, RunNotFound, StatusConflict
 from operator_client import FAR_DEADLINE, SETTLER
 from postgres import Cluster
+from run_bodies import hash_of as run_hash, next_run_of
 from service import Service
 
 GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
@@ -255,6 +257,33 @@ def test_intents_are_listed_and_followed_by_their_members(registry: Calls, gener
     last = registry.do("intents.put", new_intent(generation, **names)).hash
     (page,) = registry.pages("intents.follow", 1, after=page.cursor, config_sig=trigger_sig)
     assert [each.hash for each in page] == [last]
+
+
+def test_a_run_is_recorded_read_listed_and_orphaned(registry: Calls, cid: str) -> None:
+    trigger = registry.do("triggers.create", draft(cid, config=cron(schedule="* * * * *")))
+    plain = {"sig": str(trigger.sig), "config": trigger.config, "createdAt": trigger.created_at}
+    new = next_run_of(plain, result="intents", outputs=[{"hash": "0x" + "ab" * 32}])
+    hash_ = run_hash(new)
+    for _ in range(2):
+        recorded = registry.do("runs.record", new)
+        assert (recorded.hash, recorded.status, recorded.validations) == (hash_, "valid", 1)
+    note = registry.do("runs.record", next_run_of(plain, result="stopped", reason={"code": "time", "text": ""}))
+    assert note.hash == hash_
+    found = registry.do("runs.get", hash_)
+    assert (found.inputs, found.context, found.logs) == (new.inputs, new.context, new.logs)
+    for filters in ({}, {"result": "intents"}, {"newest_first": True}, {"relayer": str(found.relayer), "limit": 1}):
+        (listed,) = registry.every("runs.list", trigger_sig=trigger.sig, **filters)
+        assert listed.hash == hash_
+    for filters in ({"result": "nothing"}, {"created_before": 1}, {"relayer": SETTLER}):
+        assert registry.every("runs.list", trigger_sig=trigger.sig, **filters) == []
+    unknown = "0x" + "34" * 64 + "1b"
+    assert {sig: run.hash for sig, run in registry.do("runs.latest", [trigger.sig, unknown]).items()} == {
+        trigger.sig: hash_
+    }
+    gone = registry.do("runs.orphan", hash_, new.blocks[0].chain_id, new.blocks[0].hash)
+    assert (gone.status, gone.validations) == ("invalid", 0)
+    with pytest.raises(RunNotFound):
+        registry.do("runs.get", "0x" + "cd" * 32)
 
 
 def test_a_checkpoint_keeps_the_place_of_a_follower(registry: Calls, tmp_path: Path) -> None:

@@ -90,11 +90,21 @@ def test_a_note_may_be_answered_with_the_verdict_and_no_verdict_with_another() -
     fed = Fed()
     assert fed.run(runs.record(fed.session(), NOTE), [answer(answered(VERDICT))]).result == "intents"
     assert fed.run(runs.record(fed.session(), NOTE), [answer(answered(NOTE))]).result == "stopped"
-    other_note = new_run(result="skipped", reason={"code": "run-cap", "text": ""})
+    other_note = new_run(result="skipped", reason={"code": "ended", "text": ""})
     for sent, shown in ((VERDICT, new_run()), (VERDICT, NOTE), (NOTE, other_note), (NOTE, new_run(1))):
         for verifies in (True, False):
             with pytest.raises(Forged):
                 fed.run(runs.record(fed.session(verifies=verifies), sent), [answer(answered(shown))])
+
+
+def test_a_note_about_a_cap_may_be_answered_with_an_earlier_one_of_the_trigger() -> None:
+    first, second = (new_run(n, result="skipped", reason={"code": "run-cap", "text": ""}) for n in range(2))
+    fed = Fed()
+    assert fed.run(runs.record(fed.session(), second), [answer(answered(first))]).hash == hash_of(first)
+    other = new_run(0, triggerSig=OTHER_SIG, result="skipped", reason={"code": "run-cap", "text": ""})
+    for shown in (other, new_run(0, result="skipped", reason={"code": "ended", "text": ""})):
+        with pytest.raises(Forged):
+            fed.run(runs.record(fed.session(), second), [answer(answered(shown))])
 
 
 def test_another_run_than_the_one_that_was_asked_for_is_forged() -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _POSTED: Final = {**JSON, "content-type": "application/json"}
 OnForged = Callable[[Forged], None] | None
+# The reasons of notes that an operator records once an hour.
+CAPS: Final = ("run-cap", "intent-cap")
 
 
 def get(session: Session, hash_: str) -> Flow[Run]:
@@ -90,19 +92,20 @@ def latest(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Run]]:
 
 
 def record(session: Session, new: NewRun) -> Flow[Run]:
-    """Record a run; idempotent. Where `new` is a note, the answer may be the verdict on what was due then."""
+    """Record a run; idempotent.
+
+    Where `new` is a note, the answer may be the verdict on what was due; and where it says that the trigger is at a
+    cap, an earlier note that said so.
+    """
     hashes = [each.hash.raw for each in new.outputs]
     computed = execution_hash(new.trigger_sig, new.trigger_type, new.trigger_data.raw, new.result, hashes)
     send = Send("POST", "/executions", encode(new), {**_POSTED, **session.operator_headers()})
     run = decode((yield from session.answered(send)), Run)
-    for given, asked, what in (
-        (run.trigger_sig, new.trigger_sig, "trigger"),
-        (run.trigger_type, new.trigger_type, "type of trigger"),
-        (run.trigger_data, new.trigger_data, "payload"),
-    ):
-        check_same(given, asked, what)
-    if _is_verdict(new) or not _is_verdict(run):
-        check_same(run.hash, "0x" + computed.hex(), "run")
+    check_same(run.trigger_sig, new.trigger_sig, "trigger")
+    if not (_tells_of_cap(new) and _tells_of_cap(run)):
+        check_same((run.trigger_type, run.trigger_data), (new.trigger_type, new.trigger_data), "cause")
+        if _is_verdict(new) or not _is_verdict(run):
+            check_same(run.hash, "0x" + computed.hex(), "run")
     _check(session, run)
     return run
 
@@ -124,6 +127,10 @@ def orphan(session: Session, hash_: str, chain_id: int, block_hash: str) -> Flow
 
 def _is_verdict(run: NewRun | Run) -> bool:
     return is_verdict(run.result, run.reason.code if run.reason else None)
+
+
+def _tells_of_cap(run: NewRun | Run) -> bool:
+    return bool(run.reason) and run.reason.code in CAPS
 
 
 def _own(session: Session, reply: Reply, asked: Bytes32) -> Run:
