@@ -62,7 +62,8 @@ async def test_the_text_of_a_stranger_is_text_on_every_page(reader: httpx2.Async
     places = [
         "console", "console/triggers", f"console/triggers/{world.triggers[-1]['sig']}", "console/functions",
         f"console/functions/{world.cids['Hostile']}", f"console/addresses/{Wallet(64).address}",
-        f"console/intents/{world.intents['failed'][0]}", "console/find?q=%3Cscript%3E%E2%80%AE",
+        f"console/intents/{world.intents['failed'][0]}", f"console/runs/{world.runs['hostile']}", "console/runs",
+        "console/find?q=%3Cscript%3E%E2%80%AE",
         "console/triggers?signer=%3Cscript%3E%E2%80%AE", "console/%3Cscript%3E",
     ]  # fmt: skip
     plain = Outline((await reader.get("/console/deploy")).text)
@@ -94,6 +95,7 @@ async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> 
         "console": "None arrived", "console/functions": "Deploy the first one",
         "console/triggers": "Sign the first one",
         "console/intents": "Relayers record them", "console/intents?status=failed": "No intent matches",
+        "console/runs": "No relayer has recorded a run yet", "console/runs?result=missed": "No run matches",
         f"console/addresses/{Wallet(1).address}": "It has signed no triggers",
     }.items():  # fmt: skip
         answer = await reader.get(f"/{path}")
@@ -107,6 +109,8 @@ async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> 
         ("/console/triggers/0x12", 400, "invalid-signature"), ("/console/intents/0x12", 400, "invalid-hex"),
         (f"/console/triggers/0x{'11' * 64}1b", 404, "trigger-not-found"), ("/console/nothing", 404, "unknown-path"),
         (f"/console/intents/0x{'11' * 32}", 404, "intent-not-found"),
+        ("/console/runs/0x12", 400, "invalid-hex"), (f"/console/runs/0x{'11' * 32}", 404, "execution-not-found"),
+        ("/console/runs?result=x", 400, "invalid-parameter"),
         ("/console/addresses/0x1", 400, "invalid-address"),
         ("/console/functions/Qm", 400, "invalid-cid"), ("/console/triggers?cursor=x", 400, "invalid-parameter"),
         ("/console/intents?op=9", 400, "invalid-parameter"), ("/console/assets/x/frame.js", 404, "unknown-path"),

@@ -1,4 +1,4 @@
-"""A filled registry: functions, triggers of every kind, and a day of intents in every status."""
+"""A filled registry: functions, triggers of every kind, runs, and a day of intents in every status."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once, register
+from console_runs import fill_runs
 from intent_bodies import (
     intent_body,
     log_body,
@@ -66,11 +67,12 @@ SETTLERS = tuple(str(each) for each in CATALOGUE[BASE].settlers)
 
 @dataclass
 class World:
-    """Its content: CIDs by name, triggers, hashes of intents by status."""
+    """Its content: CIDs by name, triggers, hashes of intents by status, and of runs by what they show."""
 
     cids: dict[str, str] = field(default_factory=dict[str, str])
     triggers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     intents: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    runs: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ async def fill(
         made = await _intent(context, _body(number, at_ms, now_ms, world, chance), _WAYS[status], at_ms)
         world.intents.setdefault(status, []).append(made)
     set_time(now_ms)
+    world.runs = await fill_runs(context, client, world.triggers, now_ms, HOSTILE)
     return world
 
 

@@ -12,6 +12,7 @@ from answers import ok
 from builders import Wallet
 from intent_bodies import intent_body, operations_body, proposal_body
 from muniment.chains.catalogue import Chain
+from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import sign
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest
@@ -103,10 +104,10 @@ def signed(to: str, body: dict[str, Any], chain: Chain, wallet: Wallet = SOLVER)
     return {**body, "signatures": [*body.get("signatures", []), str(sign(digest, wallet.key))]}
 
 
-async def operator_key(context: Context, name: str = "relayer") -> str:
-    """A new operator's key."""
-    key = operators.new_key(secrets.token_bytes)
-    await context.database.write(lambda tx: operators.add(tx, name, key, context.now_ms()))
+async def operator_key(context: Context, name: str = "relayer", address: str | None = None) -> str:
+    """A new operator's key; `address` names the operator in runs."""
+    key, named = operators.new_key(secrets.token_bytes), None if address is None else Address.parse(address)
+    await context.database.write(lambda tx: operators.add(tx, name, key, context.now_ms(), named))
     return key
 
 

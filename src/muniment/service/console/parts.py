@@ -175,11 +175,12 @@ def _as_time(value: str) -> str:
     return iso_time(int(value))[:-1] if int(value) <= DATED_MS_MAX else ""
 
 
-# The events of the change feed that may add a row to a listing, and the member that names a row.
+# The path of a listing, the events of the change feed that may add a row to it, and the member that names a row.
 _FOLLOWED: Final = {
-    "functions": ("function.created", "CID"),
-    "triggers": ("trigger.created", "sig"),
-    "intents": ("intent.created", "hash"),
+    "functions": ("functions", "function.created", "CID"),
+    "triggers": ("triggers", "trigger.created", "sig"),
+    "intents": ("intents", "intent.created", "hash"),
+    "runs": ("executions", "execution.recorded", "hash"),
 }
 # Parameters that a query for newer rows sets itself.
 _PLACE: Final = frozenset({"cursor", "offset", "limit", "sort", "generation"})
@@ -280,7 +281,7 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     """The rows of a listing, with the data for a script that announces newer rows on a first page."""
     if is_later_page(request) or not cursor:
         return rows
-    types, name = _FOLLOWED[kind]
+    path, types, name = _FOLLOWED[kind]
     given = asked(request).decode("ascii", "replace").split("&")
     kept = [part for part in given if part and part.partition("=")[0] not in _PLACE]
     generation = ["generation=all"] if kind == "intents" else []
@@ -288,7 +289,7 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     return html(
         '<div id="newer" class="newer" aria-live="polite"></div>'
         '<div id="rows" data-path="{}?{}" data-name="{}" data-types="{}">{}</div>',
-        kind, query, name, "" if request.context.settings.feed == "off" else types, rows,
+        path, query, name, "" if request.context.settings.feed == "off" else types, rows,
     )  # fmt: skip
 
 

@@ -9,15 +9,21 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from muniment.protocol.errors import InvalidHex, RunNotFound
+from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.types import FIRST, AnyIntent, Intent, OperationsIntent
+from muniment.protocol.runs.types import Run
 from muniment.protocol.wire import decode_text
 from muniment.service.http.paging import admit_page
 from muniment.service.http.reply import Ready, closed_after
 from muniment.service.resources.intents.routes import list_intents
+from muniment.service.resources.runs.queries import RunQuery
+from muniment.service.resources.runs.routes import get_run, list_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from muniment.protocol.triggers.types import Trigger
     from muniment.service.context import Context
     from muniment.service.http.paging import PageQuery
     from muniment.service.http.query import QueryReader
@@ -105,6 +111,25 @@ async def intents(context: Context, request: Request, query: IntentQuery) -> Lis
     reply = await list_intents.handler(context, request, query)
     bodies = decoded(await whole(reply), list[msgspec.Raw])
     return Listing([intent(bytes(body)) for body in bodies], *_cursors(reply))
+
+
+async def last_runs(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[str, Run]:
+    """The newest run of each of these triggers, at most a hundred, by signature; triggers without one are left out."""
+    if not triggers:
+        return {}
+    query = RunQuery(trigger_sigs=[each.sig for each in triggers], latest="1", limit=len(triggers))
+    found = await listing(list_runs.handler, context, request, query, Run)
+    return {each.trigger_sig: each for each in found.records}
+
+
+async def run_of(context: Context, request: Request, intent: AnyIntent) -> Run | None:
+    """The run that made an intent: the one that the intent names, if that run lists it."""
+    try:
+        named = Bytes32.parse(intent.execution_hash)
+        run = decoded(await whole(await get_run.handler(context, request, named)), Run)
+    except (InvalidHex, RunNotFound):
+        return None
+    return run if any(each.hash == intent.hash for each in run.outputs) else None
 
 
 def intent(body: bytes) -> AnyIntent:

@@ -1,4 +1,4 @@
-"""Rows of triggers, intents and functions, for the tables of several pages."""
+"""Rows of triggers, runs, intents and functions, for the tables of several pages."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from muniment.service.http.html.markup import Html, html, seen, strange
 from muniment.service.resources.log.serving.routes import get_log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from muniment.protocol.functions.types import Function
     from muniment.protocol.intents.types import AnyIntent
+    from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
     from muniment.service.context import Context
     from muniment.service.http.request import Request
 
-_TRIGGER: Final = ("Trigger", "Description", "When", "Signer", "State", "Registered")
+_TRIGGER: Final = ("Trigger", "Description", "When", "Signer", "State", "Last run", "Registered")
+_RUN: Final = ("Run", "Trigger", "Result", "Reason", "Intents", "Status", "Relayer", "Due", "Recorded")
 _INTENT: Final = ("Intent", "Operation", "User", "Status", "Proposals", "Logs", "Arrived", "Deadline")
 _FUNCTION: Final = ("Function", "CID", "Description", "Creator", "Deployed")
+_IN_CONFLICT: Final = html(', <span class="bad">in conflict</span>')
 # 9999-12-31, the last day that is shown as a date.
 _SECONDS_MAX: Final = 253_402_300_799
 
 
-def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, none: str) -> Html:
-    """Triggers as a table, or the sentence `none`; `root` leads from the page to the root of the service."""
+def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, last: Mapping[str, Run], none: str) -> Html:
+    """Triggers as a table, or the sentence `none`; `root` leads from the page to the root of the service.
+
+    `last` are the newest runs by the signature of their trigger.
+    """
     if not listed:
         return html('<p class="empty">{}</p>', none)
     rows = [
@@ -38,11 +44,44 @@ def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, none: str) ->
             when(each.config),
             identifier(each.signer, f"{root}console/addresses/{each.signer}"),
             state(is_active(each, now_ms)),
+            _result(last[each.sig], root, now_ms) if each.sig in last else "–",
             relative(milliseconds(each.created_at), now_ms),
         )
         for each in listed
     ]
     return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",))
+
+
+def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str) -> Html:
+    """Runs as a table, or the sentence `none`."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            identifier(each.hash, f"{root}console/runs/{each.hash}"),
+            identifier(each.trigger_sig, f"{root}console/triggers/{each.trigger_sig}"),
+            state(each.result), each.reason.code if each.reason else "–", len(each.outputs),
+            html("{}{}", state(each.status), _IN_CONFLICT if each.conflicts else None),
+            relayer(each.relayer, root),
+            relative(each.timestamp, now_ms), relative(milliseconds(each.created_at), now_ms),
+        )
+        for each in listed
+    ]  # fmt: skip
+    return table(_RUN, rows, label="Runs", numbers=("Intents", "Due", "Recorded"))
+
+
+def relayer(address: str, root: str) -> Html:
+    """The address of a relayer, or that it has none."""
+    if int(address, 16) == 0:
+        return html('<span class="faint">unnamed</span>')
+    return identifier(address, f"{root}console/runs?relayer={address}")
+
+
+def _result(run: Run, root: str, now_ms: int) -> Html:
+    return html(
+        '<a href="{}console/runs/{}">{}</a> <span class="faint">{}</span>',
+        root, run.hash, state(run.result), relative(run.timestamp, now_ms),
+    )  # fmt: skip
 
 
 def intents(listed: Sequence[AnyIntent], root: str, now_ms: int, *, none: str) -> Html:

@@ -81,7 +81,10 @@ async def function_page(context: Context, request: Request, cid: Cid) -> Page:
         html("{}{}", _check(function), logged(context, f"functions/{function.cid}")),
         _inputs(manifest.get("inputs", {})),
         heading("Triggers of it", end=link(f"{root}console/triggers?functionCid={function.cid}", "All of them")),
-        rows.triggers(triggers.records, root, now_ms, none="No trigger of this function is signed yet."),
+        rows.triggers(
+            triggers.records, root, now_ms, last=await reading.last_runs(context, request, triggers.records),
+            none="No trigger of this function is signed yet.",
+        ),
         await _versions(context, request, function, root),
     )  # fmt: skip
     title = seen(f"{function.name} {function.version}")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.protocol.intents.types import AnyIntent, AnyProposal, Log
+    from muniment.protocol.runs.types import Run
     from muniment.service.console.words import Operation
 
 _QUERY: Final = QueryReader(IntentQuery)
@@ -100,6 +101,7 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
     (record,) = await store.listed(reader, [head])
     intent = reading.intent(record.encode())
     moves: list[Move] = await list_moves.handler(context, request, hash)
+    run = await reading.run_of(context, request, intent)
     shown = _Shown(context, intent, root)
     title = ", ".join(kinds_of(intent))
     json = f"{root}intents/{hash}"
@@ -107,7 +109,7 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
         '<a class="back" href="{}console/intents">Intents</a>{}{}{}{}{}{}{}{}',
         root, heading(title, end=state(intent.status), level=1), _life_line(moves, now_ms),
         _changed(hash, head.etag) if intent.status in _UNDECIDED else None,
-        _why(intent, moves, now_ms), shown.facts(now_ms), shown.operations(),
+        _why(intent, moves, now_ms), shown.facts(run, now_ms), shown.operations(),
         html(
             "{}{}", heading("Proposals", end=_newest(len(intent.proposals), head.proposal_count, json)),
             shown.proposals(),
@@ -196,7 +198,7 @@ class _Shown:
         self._has_offers = shows_offers(self._asked)
         self._paid_on = paid_on(intent, self._asked, context.chains)
 
-    def facts(self, now_ms: int) -> Html:
+    def facts(self, run: Run | None, now_ms: int) -> Html:
         intent = self._intent
         trigger = str(intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig)
         has_trigger = len(trigger) == _SIGNATURE_LENGTH
@@ -208,6 +210,7 @@ class _Shown:
                 "Trigger",
                 identifier(trigger, f"{self._root}console/triggers/{trigger}") if has_trigger else strange(trigger),
             ),
+            ("Run", None if run is None else self._run(run, now_ms)),
             ("Settler", self._settler()),
             ("Deadline", rows.deadline(intent, now_ms)),
             ("Arrived", relative(milliseconds(intent.created_at), now_ms)),
@@ -255,6 +258,12 @@ class _Shown:
 
     def _account(self, address: str) -> Html:
         return identifier(address, f"{self._root}console/addresses/{address}", whole=True)
+
+    def _run(self, run: Run, now_ms: int) -> Html:
+        return html(
+            '{} <span class="faint">due {}, {}</span>',
+            identifier(run.hash, f"{self._root}console/runs/{run.hash}"), relative(run.timestamp, now_ms), run.status,
+        )  # fmt: skip
 
     def _settler(self) -> Html:
         settler = self._intent.settler

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 from weakref import WeakKeyDictionary
 
-from muniment.protocol.errors import FunctionNotFound, Invalid, TriggerNotFound, Unavailable
+from muniment.protocol.errors import FunctionNotFound, Invalid, RunNotFound, TriggerNotFound, Unavailable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import Signature
@@ -34,6 +34,7 @@ from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.history import HourlyCounts
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.intents.store import find_by_hash
+from muniment.service.resources.runs.routes import get_run
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import get_trigger, list_triggers
 from muniment.service.running.limits.costs import Shed
@@ -77,7 +78,13 @@ async def overview(context: Context, request: Request) -> Page:
             intents.records, root, now_ms, none="No intent has arrived yet. Relayers record them as operators."
         ),
         heading("Newest triggers", end=link(f"{root}console/triggers", "All triggers")),
-        rows.triggers(triggers.records, root, now_ms, none="No trigger is registered yet. Sign the first one."),
+        rows.triggers(
+            triggers.records,
+            root,
+            now_ms,
+            last=await reading.last_runs(context, request, triggers.records),
+            none="No trigger is registered yet. Sign the first one.",
+        ),
     )
     return Page("Overview", body, "overview")
 
@@ -227,7 +234,10 @@ async def address_page(context: Context, request: Request, address: Address) -> 
         '<h1>Address</h1><p>{} <span id="mine" data-address="{}" class="faint"></span></p>{}{}{}{}{}{}',
         identifier(address, whole=True), address,
         heading("Triggers", end=link(f"{root}console/triggers?signer={address}", "All of them")),
-        rows.triggers(triggers.records, root, now_ms, none="It has signed no triggers."),
+        rows.triggers(
+            triggers.records, root, now_ms, last=await reading.last_runs(context, request, triggers.records),
+            none="It has signed no triggers.",
+        ),
         heading("Intents", end=link(f"{root}console/intents?user={address}", "All of them")),
         rows.intents(intents.records, root, now_ms, none="It has no intents."),
         heading("Functions", end=link(f"{root}console/functions?creator={address}", "All of them")),
@@ -266,9 +276,9 @@ def _page(request: Request, given: str, words: Html) -> Ready[bytes]:
         '<h1>Find</h1><div aria-live="polite">{}</div><form action="find"><label><span>A signature, a CID, a hash, an '
         'address, or a URL with one of them</span><input name="q" type="search" value="{}" class="long" '
         'spellcheck="false" autocomplete="off" autocapitalize="off"></label><p><button class="first">Find</button></p>'
-        "</form><h2>What is found</h2><ul><li>130 hex digits: a trigger<li>64 hex digits: an intent, or the intent of "
-        "a proposal or of a transaction that a relayer has named<li>40 hex digits: an address<li>a CID in either "
-        "version: a function</ul>",
+        "</form><h2>What is found</h2><ul><li>130 hex digits: a trigger<li>64 hex digits: an intent, a run, or the "
+        "intent of a proposal or of a transaction that a relayer has named<li>40 hex digits: an address<li>a CID in "
+        "either version: a function</ul>",
         words, given,
     )  # fmt: skip
     return framed(Page("Find", body), root_from(request.path), assets(), 200)
@@ -297,8 +307,15 @@ async def _find_trigger(context: Context, request: Request, part: str) -> str | 
 
 
 async def _find_hash(context: Context, request: Request, part: str) -> str | None:
-    found = await find_by_hash(context.reader_for(request), Bytes32.parse(_prefixed(part).lower()).raw)
-    return f"intents/{Bytes32.from_raw(found)}" if found else None
+    hash_ = Bytes32.parse(_prefixed(part).lower())
+    found = await find_by_hash(context.reader_for(request), hash_.raw)
+    if found is not None:
+        return f"intents/{Bytes32.from_raw(found)}"
+    try:
+        await get_run.handler(context, request, hash_)
+    except RunNotFound:
+        return None
+    return f"runs/{hash_}"
 
 
 async def _find_address(_: Context, __: Request, part: str) -> str | None:

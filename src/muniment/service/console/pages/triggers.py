@@ -8,6 +8,7 @@ from muniment.protocol.errors import FunctionNotFound
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.texts import ConfigSig
+from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
@@ -42,6 +43,8 @@ from muniment.service.http.request import Request
 from muniment.service.resources.functions.routes import get_function, list_functions
 from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.runs.queries import RunQuery
+from muniment.service.resources.runs.routes import list_runs
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import get_trigger, list_triggers
 from muniment.service.resources.triggers.store import fetch_protocols
@@ -59,23 +62,25 @@ _FILTERS: Final = (
     TimeField("createdAfter", "After (UTC)"),
     TimeField("createdBefore", "Until (UTC)"),
 )
-# Intents of a trigger that its page shows.
+# Intents and runs of a trigger that its page shows.
 _INTENTS: Final = 10
+_RUNS: Final = 5
 
 
 @page("/console/triggers")
 async def list_page(context: Context, request: Request) -> Page:
     """The triggers that match the filters, newest first."""
-    root = root_from(request.path)
+    root, now_ms = root_from(request.path), context.now_ms()
     found = await reading.listing(
         list_triggers.handler, context, request, reading.read_query(request, _QUERY), Trigger
     )  # fmt: skip
+    last = await reading.last_runs(context, request, found.records)
     none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
     body = html(
         "{}{}{}{}",
         heading("Triggers", end=action(f"{root}console/triggers/new", "Sign a trigger"), level=1),
         filter_form(request, _FILTERS),
-        live("triggers", found.prev, rows.triggers(found.records, root, context.now_ms(), none=none), request),
+        live("triggers", found.prev, rows.triggers(found.records, root, now_ms, last=last, none=none), request),
         pages(request, found.next),
     )
     return Page("Triggers", body, "triggers", f"{root}triggers", ("live.js",))
@@ -89,11 +94,16 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
     trigger = reading.decoded(await reading.whole(reply), Trigger)
     query = IntentQuery(config_sig=ConfigSig.parse(trigger.sig), limit=_INTENTS, generation="all")
     led_to = await reading.intents(context, request, query)
+    ran = await reading.listing(
+        list_runs.handler, context, request, RunQuery(trigger_sig=trigger.sig, limit=_RUNS), Run
+    )  # fmt: skip
     body = html(
-        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}',
+        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}',
         root, heading(strange(trigger.description), end=state(is_active(trigger, now_ms)), level=1),
         await _facts(context, request, trigger, root),
         await _proof(context, request, trigger), _inputs(trigger, context.chains),
+        heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
+        rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms)),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
         rows.intents(led_to.records, root, now_ms, none="None yet."),
         _end(context, trigger, now_ms),
@@ -158,6 +168,22 @@ def _next_run(trigger: Trigger, now_ms: int) -> Html | None:
         return None
     runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
     return relative(runs[0], now_ms) if runs else html("none before it ends")
+
+
+def _never_ran(trigger: Trigger, now_ms: int) -> Html:
+    """The sentence in the place of runs, with what the next one waits for."""
+    kind = trigger.config["type"]
+    if is_active(trigger, now_ms) != "active":
+        due = NOTHING
+    elif kind == CRON:
+        runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
+        due = html(" Next due {}.", relative(runs[0], now_ms)) if runs else NOTHING
+    elif kind == EVENT:
+        due = html(" The next one is due with the next event.")
+    else:
+        start_ms = int(trigger.config["startDate"]) or milliseconds(trigger.created_at)
+        due = html(" {} due {}.", "It was" if start_ms <= now_ms else "Next", relative(start_ms, now_ms))
+    return html("No relayer has recorded a run.{}", due)
 
 
 def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:

@@ -23,6 +23,7 @@ _SECTIONS: Final = (
     ("overview", "console", "Overview"),
     ("functions", "console/functions", "Functions"),
     ("triggers", "console/triggers", "Triggers"),
+    ("runs", "console/runs", "Runs"),
     ("intents", "console/intents", "Intents"),
     ("account", "console/account", "Account"),
 )
