@@ -18,6 +18,7 @@ from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, 
 from conftest import NOW_MS, Clock
 from muniment.cli.main import main
 from muniment.protocol.evm.address import Address
+from muniment.protocol.runs.types import NewRun
 from muniment.protocol.users.types import Email
 from muniment.service.app import Application, build_context
 from muniment.service.auth import operators
@@ -42,6 +43,7 @@ from operator_client import (
     proposal,
 )
 from postgres import Cluster
+from run_bodies import body_of, once_run_of
 
 T = TypeVar("T")
 
@@ -180,6 +182,7 @@ class Filled:
     triggers: list[dict[str, Any]]
     deactivated: list[dict[str, Any]]
     intents: list[str]
+    runs: list[str]
 
     def paths(self) -> list[str]:
         """Paths of GET requests that show every record, through every filter."""
@@ -187,7 +190,7 @@ class Filled:
         middle = NOW_MS + 12_000
         listed = [
             f"/{what}?limit=100&{more}"
-            for what in ("triggers", "functions", "intents")
+            for what in ("triggers", "functions", "intents", "executions")
             for more in ("sort=-1", "sort=1", "sort=1&offset=3", "offset=2")
         ]
         filters = {
@@ -200,9 +203,11 @@ class Filled:
                 "status=created", "status=succeeded&sort=1", "status=expired", "op=2", f"createdAfter={middle}",
                 f"createdBefore={middle}", f"user={Wallet(71).address}", "generation=all", "generation=2&op=4",
             ],
+            "executions": ["result=nothing", f"relayer={Wallet(203).address}", f"triggerSig={self.triggers[2]['sig']}"],
         }  # fmt: skip
         filtered = [f"/{what}?limit=100&{each}" for what, some in filters.items() for each in some]
         one = [f"/triggers/{body['sig']}" for body in self.triggers] + [f"/intents/{name}" for name in self.intents]
+        one += [f"/executions/{name}" for name in self.runs]
         content = [f"/functions/{self.cid}{part}" for part in ("", "/manifest", "/wasm")]
         content += [f"/ipfs/{self.cid}/manifest.json", f"/ipfs/{self.cid}?format=car"]
         mine = ["/users/api-key", f"/users/{a}/data", "/.well-known/jwks.json", "/readyz"]
@@ -261,6 +266,7 @@ async def _fill(place: Place, context: Context, client: httpx2.AsyncClient, cloc
     revoked = await operator_key(context, "gone")
     await context.database.write(lambda tx: operators.revoke(tx, "gone", clock.now_ms))
     intents = await _fill_intents(operator)
+    runs = await _fill_runs(client, context, [triggers[n]["sig"] for n in (2, 7, 12)])
     await _fill_webhooks(operator, context)
     for sql, values in FACTS:
         await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
@@ -268,8 +274,35 @@ async def _fill(place: Place, context: Context, client: httpx2.AsyncClient, cloc
     await context.database.write(lambda tx: mark_ended(tx, NOW_MS + 3_600_000))
     return Filled(
         place, clock, cid, token, api_key, api_key_before, operator.key, revoked, used_login, triggers, deactivated,
-        intents,
+        intents, runs,
     )  # fmt: skip
+
+
+async def _fill_runs(client: httpx2.AsyncClient, context: Context, sigs: list[str]) -> list[str]:
+    """Runs of triggers that were due once: one by two operators, a conflict, and one whose block was dropped."""
+    keys = [await operator_key(context, f"relayer-{n}", Wallet(203 + n).address) for n in range(2)]
+    made: list[str] = []
+
+    async def record(run: NewRun, key: str) -> str:
+        answer = await client.post("/executions", json=body_of(run), headers={"x-operator-key": key})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["hash"]
+
+    for n, sig in enumerate(sigs):
+        trigger = ok(await client.get(f"/triggers/{sig}")).json()
+        outputs = [{"hash": f"0x{n:062x}ab"}] if n == 1 else []
+        reason = {"reason": {"code": "abort", "text": "“dear”"}} if n == 2 else {}
+        result = ("nothing", "intents", "stopped")[n]
+        run = once_run_of(trigger, result=result, outputs=outputs, **reason)
+        made.append(await record(run, keys[0]))
+        if n != 1:
+            await record(run, keys[1])
+        if n == 2:
+            block = {"chainId": run.blocks[0].chain_id, "blockHash": run.blocks[0].hash}
+            path = f"/executions/{made[-1]}/orphan"
+            assert (await client.post(path, json=block, headers={"x-operator-key": keys[0]})).status_code == 200
+            made.append(await record(once_run_of(trigger), keys[1]))
+    return made
 
 
 async def _fill_users(client: httpx2.AsyncClient, context: Context) -> tuple[str, str, str, dict[str, str]]:

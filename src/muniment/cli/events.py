@@ -26,10 +26,10 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _FILTERS: Final = {
     "--type": ("types", "events of this type, like trigger.created"),
     "--owner": ("owner", "events about this signer, creator or user"),
-    "--signer": ("signer", "trigger events of this signer"),
+    "--signer": ("signer", "trigger and run events of this signer"),
     "--function": ("functionCid", "events about the function with this CID"),
     "--user": ("user", "intent events of this user"),
-    "--config-sig": ("configSig", "intent events of this trigger"),
+    "--config-sig": ("configSig", "intent and run events of this trigger"),
     "--settler": ("settler", "intent events of this settlement contract"),
 }
 
@@ -52,13 +52,13 @@ def _argument(parameter: str) -> str:
     return f"only_{parameter.lower()}"
 
 
-_COLORS: Final = {"created": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
+_COLORS: Final = {"created": "green", "recorded": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
 # Signatures and hashes begin like this and go on; the rest is in the JSON.
 _SHORT: Final = 18
 # Pauses after the first, the second, … failure in a row; the last one repeats.
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _RETRY_AFTER_SECONDS_MAX: Final = 300
-_DETAILS: Final = ("status", "version", "proposals", "logs", "signer", "creator", "user")
+_DETAILS: Final = ("result", "status", "version", "proposals", "logs", "signer", "creator", "user")
 
 
 class _CommandFailedError(click.ClickException):

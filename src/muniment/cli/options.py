@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from muniment.service.context import Context
 
 T = TypeVar("T")
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
+_HOURS: Final = {"h": 1, "d": 24, "w": 168, "y": 8_760}
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,6 +39,12 @@ chains_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 json_summary_option = click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+
+
+def span_ms(text: str) -> int | None:
+    """The milliseconds of a span such as `30d`: hours, days, weeks or years; None for any other text."""
+    span = _SPAN.fullmatch(text)
+    return int(span[1]) * _HOURS[span[2]] * 3_600_000 if span else None
 
 
 class NoRegistryError(click.ClickException):

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def verify_service(flags: dict[str, Any]) -> None:
-    """Read every function, trigger and intent of a service and check each. The status is 0 if all is well, 5 if not."""
+    """Read every function, trigger, run and intent of a service and check each. The status is 0, or 5 for a fault."""
     wrong = 0
     with opened({**flags, "no_verify": False}) as registry:
         checks = {
             "functions": _functions(registry),
             "triggers": _listed(lambda on_forged: registry.triggers.list(on_forged=on_forged).pages()),
+            "runs": _runs(registry),
             "intents": _listed(lambda on_forged: registry.intents.list(on_forged=on_forged).pages()),
         }
         for name, results in checks.items():
@@ -60,6 +61,26 @@ def _functions(registry: Registry) -> Iterator[Forged | None]:
             yield None if is_as_listed else Forged(f"function {function.cid} differs from its listing")
 
 
+def _runs(registry: Registry) -> Iterator[Forged | None]:
+    """Each run, whole: a listing has no evidence."""
+    from muniment.client import Forged
+    from muniment.protocol.errors import RunNotFound
+
+    wrong: list[Forged] = []
+    for run in registry.runs.list(on_forged=wrong.append):
+        try:
+            registry.runs.get(run.hash)
+        except Forged as forged:
+            yield forged
+        except RunNotFound:  # a verdict has taken the place of a note, or it was removed with its age
+            yield None
+        else:
+            yield None
+        yield from wrong
+        wrong.clear()
+    yield from wrong
+
+
 def _listed(pages_of: Callable[[Callable[[Forged], None]], Iterator[Page[Any]]]) -> Iterator[Forged | None]:
     """A result for each record of a listing, which `pages_of` reads with a callback for forged records."""
     wrong: list[Forged] = []
@@ -71,7 +92,7 @@ def _listed(pages_of: Callable[[Callable[[Forged], None]], Iterator[Page[Any]]])
 
 
 def verify_remote(url: str, protocol: str | None) -> None:
-    """Verify the log of the registry at `url`, each function, trigger and deactivation against it, and each intent.
+    """Verify the log of the registry at `url`, functions, triggers and deactivations against it, runs and intents.
 
     The status is 0 if all agree, 1 if not; otherwise as for `muniment tlog verify`.
     """
@@ -89,7 +110,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
         compared = _Compared(registry, ledger, progress)
         parts: list[tuple[str, Iterator[str]]] = [
             ("log", iter(progress.faults)), ("functions", compared.functions()), ("triggers", compared.triggers()),
-            ("deactivations", compared.deactivations()), ("intents", compared.intents()),
+            ("deactivations", compared.deactivations()), ("runs", compared.runs()), ("intents", compared.intents()),
         ]  # fmt: skip
         for name, faults in parts:
             count = 0
@@ -151,6 +172,10 @@ class _Compared:
         for _ in self._registry.intents.list(on_forged=lambda forged: wrong.append(str(forged))):
             pass
         yield from wrong
+
+    def runs(self) -> Iterator[str]:
+        """The hashes of runs, and the evidence of each: the log has none of them."""
+        yield from (str(forged) for forged in _runs(self._registry) if forged is not None)
 
     def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
         """Faults of `check`, including forged answers and missing records."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
 
+from muniment.operate.verify_runs import check_runs, contradictions
 from muniment.protocol.errors import CursorTooOld, Integrity, NotTheOwner, Refusal, Unavailable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
@@ -71,7 +72,8 @@ class Summary:
 def verify(settings: Settings, *, on_finding: Callable[[str], None], on_checked: Callable[[str, int], None]) -> Summary:
     """Check everything. `on_finding` gets a line for each fault, `on_checked` the name and count of each check.
 
-    `on_finding` also gets a line for each two intents of one nonce, which is not counted as a fault.
+    `on_finding` also gets a line for each two intents of one nonce, for each two verdicts on one cause, and for each
+    intent that names a run without it: these are not counted as faults.
     Raises `Refusal` when the database or the block store does not answer.
     """
     return asyncio.run(_verify(settings, on_finding, on_checked))
@@ -85,7 +87,8 @@ async def _verify(
         await context.database.check()
         for name, check in (
             ("blocks", _blocks), ("functions", _functions), ("triggers", _triggers),
-            ("deactivations", _deactivations), ("intents and proposals", check_intents), ("events", check_events),
+            ("deactivations", _deactivations), ("intents and proposals", check_intents), ("runs", check_runs),
+            ("events", check_events),
         ):  # fmt: skip
             count = 0
             async for fault in check(context):
@@ -95,8 +98,10 @@ async def _verify(
                     on_finding(f"WRONG {fault}")
             summary.checked[name] = count
             on_checked(name, count)
-        async for line in shared_nonces(context.database):  # not damage: they are as they were sent
-            on_finding(line)
+        # Not damage: they are as they were sent.
+        for lines in (shared_nonces(context.database), contradictions(context.database)):
+            async for line in lines:
+                on_finding(line)
     finally:
         await context.database.close()
     return summary
@@ -320,6 +325,8 @@ async def _stored(context: Context, events: Sequence[Event]) -> dict[bytes, int]
 def _event_fault(event: Event, stored: int | None) -> str | None:
     if event.kind not in EVENT_TYPES:
         return f"its kind {event.kind} is unknown"
+    if event.kind == Kind.RUN_RECORDED:  # old runs are removed, and notes for a verdict
+        return None
     if stored is None:
         return f"its subject {event.subject.hex()} is not stored"
     if event.kind == Kind.TRIGGER_DEACTIVATED and not stored:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from muniment.cli.client.service import failures, follow_options, followed, opened, service_options
+from muniment.cli.options import span_ms
 from muniment.cli.output import (
     Column,
     ago,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
-_HOURS: Final = {"h": 1, "d": 24, "w": 168, "y": 8_760}
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _SAFE_INTEGER_MAX: Final = 2**53 - 1
 
@@ -107,8 +105,8 @@ def end_ms(text: str) -> int:
     """Milliseconds since 1970 of `never` (0), of a span from now, or of a date in UTC. Raises `ValueError`."""
     if text == "never":
         return 0
-    if span := _SPAN.fullmatch(text):
-        return time.time_ns() // 1_000_000 + int(span[1]) * _HOURS[span[2]] * 3_600_000
+    if (span := span_ms(text)) is not None:
+        return time.time_ns() // 1_000_000 + span
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
