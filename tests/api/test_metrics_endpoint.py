@@ -7,11 +7,12 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
 from muniment.service.app import Application, build_context
 from muniment.service.context import Context
 from muniment.service.running.metrics.families import FAMILIES, PREFIX
 from operator_client import IntentDraft, OperatorClient, operator_key
+from run_bodies import body_of, next_run_of
 from scraped import Scraped
 
 
@@ -192,6 +193,25 @@ async def test_moves_of_intents_are_counted_by_the_status(client: httpx2.AsyncCl
     assert found.value("intent_moves_total", outcome="created") == 1
     assert found.value("intent_moves_total", outcome="enqueued") == 1
     assert found.value("intent_moves_total", outcome="failed") == 0
+
+
+async def test_runs_are_counted_by_result_and_status_and_conflicts_once(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    keys = [await operator_key(context, name) for name in ("a", "b")]
+    trigger = await register(client, TriggerDraft(await deploy(client), config=cron(schedule="* * * * *")))
+    nothing, stopped = (
+        next_run_of(trigger),
+        next_run_of(trigger, result="stopped", reason={"code": "abort", "text": ""}),
+    )
+    for run, key in ((nothing, keys[0]), (nothing, keys[0]), (stopped, keys[1]), (stopped, keys[1])):
+        answer = await client.post("/executions", json=body_of(run), headers={"x-operator-key": key})
+        assert answer.status_code == 200, answer.text
+    found = await scraped(client)
+    assert found.value("runs_total", result="nothing", status="valid") == 2
+    assert found.value("runs_total", result="stopped", status="valid") == 2
+    assert found.value("runs_total", result="missed", status="pending") == 0
+    assert found.value("run_conflicts_total") == 1
 
 
 async def test_charges_and_refusals_of_limits_are_counted_by_policy(context: Context) -> None:

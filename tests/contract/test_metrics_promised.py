@@ -36,6 +36,8 @@ PROMISED = {
     "logins_total": ("counter", "outcome"),
     "triggers_total": ("counter", "outcome"),
     "intent_moves_total": ("counter", "outcome"),
+    "runs_total": ("counter", "result", "status"),
+    "run_conflicts_total": ("counter",),
     "tlog_entries": ("gauge",),
     "tlog_signed_entries": ("gauge",),
     "tlog_checkpoint_timestamp_seconds": ("gauge",),
@@ -81,4 +83,4 @@ def test_the_page_explains_every_metric() -> None:
 def test_a_label_names_a_small_set_and_never_a_person(family: object) -> None:
     labels: tuple[str, ...] = getattr(family, "labels")  # noqa: B009 - the id of the test is the name alone
     known = {"method", "route", "status", "code", "policy", "kind", "target", "replica", "outcome", "chain", "version"}
-    assert set(labels) <= known | {"worker", "witness"}
+    assert set(labels) <= known | {"worker", "witness", "result"}

@@ -14,12 +14,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from muniment.protocol.errors import Unavailable
 from muniment.protocol.intents.lifecycle import INTENT, Moment
+from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.service.app.operations import OPERATIONS, MachineGauges, Readiness, checks_of, note_log
 from muniment.service.app.timekeeping import Timekeeper
 from muniment.service.auth.nonces import forget_nonces
@@ -203,6 +205,9 @@ class Application(AsgiAdapter):
         for name, outcomes in _OUTCOMES.items():
             for outcome in outcomes:
                 metrics.counter(name, outcome=outcome)
+        for result, status in product(RESULT_BYTES, ("pending", "valid", "invalid")):
+            metrics.counter("runs_total", result=result, status=status)
+        metrics.counter("run_conflicts_total")
         for refusal in all_refusals():
             metrics.counter("refused_total", code=refusal.code)
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from muniment.protocol import errors
 from muniment.protocol.errors import RunNotFound, TriggerNotFound
 from muniment.protocol.evm.hex import Bytes32
@@ -105,13 +107,30 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
     if context.clock.doubt() and await store.find(context.database, checked.hash) is None:
         context.clock.require()
 
-    async def write(tx: Transaction) -> str:
+    async def write(tx: Transaction) -> tuple[str, bool]:
         done = await recording.record(
             tx, checked, trigger_seq, terms.min_validations, caller, now_ms, context.disk.require
         )
-        return await _shown(tx, done.seq)
+        return await _shown(tx, done.seq), done.is_new
 
-    return Ready((await context.database.write(write, order=body.trigger_sig.raw)).encode())
+    text, is_new = await context.database.write(write, order=body.trigger_sig.raw)
+    _count(context, text, body.result, is_new=is_new)
+    return Ready(text.encode())
+
+
+class _Standing(msgspec.Struct):
+    """The members of an answer that are counted."""
+
+    status: str
+    conflicts: list[str]
+
+
+def _count(context: Context, text: str, result: str, *, is_new: bool) -> None:
+    """Count a run that an operator sent, with the answer `text`."""
+    standing = msgspec.json.decode(text, type=_Standing)
+    context.metrics.counter("runs_total", result=result, status=standing.status).add()
+    if is_new and standing.conflicts:
+        context.metrics.counter("run_conflicts_total").add()
 
 
 @operation(

@@ -79,6 +79,8 @@ _REGISTRY: Final = (
     Family("logins_total", Kind.COUNTER, "Attempts to log in.", ("outcome",)),
     Family("triggers_total", Kind.COUNTER, "Triggers that were sent, and deactivations.", ("outcome",)),
     Family("intent_moves_total", Kind.COUNTER, "Reports of operators about intents, by the status.", ("outcome",)),
+    Family("runs_total", Kind.COUNTER, "Runs that operators sent, by result and status.", ("result", "status")),
+    Family("run_conflicts_total", Kind.COUNTER, "Verdicts on a run that another verdict contradicts."),
     Family("pins_waiting", Kind.LATEST, "Bundles that wait to be pinned."),
 )
 _FEED: Final = (
