@@ -41,5 +41,5 @@ def test_images_of_others_are_named_by_their_digest() -> None:
     text = "\n".join(path.read_text() for path in files)
     names = re.findall(r"^(?:ARG BASE=|\s*image: \$\{\w+:-)([^}\s]+)", text, re.MULTILINE)
     assert [re.sub(r":[\w.-]+@sha256:[0-9a-f]{64}$", "", name) for name in names] == [
-        "python", "muniment", "postgres", "caddy", "prom/prometheus",
+        "python", "muniment", "postgres", "muniment", "caddy", "prom/prometheus",
     ]  # fmt: skip

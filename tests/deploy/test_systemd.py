@@ -26,7 +26,7 @@ def copies(tmp_path: Path) -> list[Path]:
 
 
 def test_systemd_finds_no_fault_in_the_units(copies: list[Path]) -> None:
-    assert len(copies) == 3
+    assert len(copies) == 4
     done = run(installed("systemd-analyze"), "verify", "--man=no", *copies)
     faults = [line for line in done.stderr.splitlines() if "muniment" in line]
     assert (done.returncode, faults) == (0, [])
@@ -46,6 +46,14 @@ def test_a_unit_may_do_little(unit: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_backup_runs_as_the_user_of_the_service() -> None:
-    users = {line for unit in SERVICES for line in unit.read_text("utf-8").splitlines() if line.startswith("User=")}
-    assert users == {"User=muniment"}
+def user_of(name: str) -> str:
+    lines = (DEPLOY / "systemd" / f"{name}.service").read_text("utf-8").splitlines()
+    (user,) = [line.removeprefix("User=") for line in lines if line.startswith("User=")]
+    return user
+
+
+def test_the_backup_runs_as_the_user_of_the_service_and_the_relayer_does_not() -> None:
+    users = {unit.stem: user_of(unit.stem) for unit in SERVICES}
+    assert users == {
+        "muniment": "muniment", "muniment-backup": "muniment", "muniment-relayer": "muniment-relayer",
+    }  # fmt: skip
