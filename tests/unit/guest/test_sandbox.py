@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from wasmtime import wat2wasm
 
 from guest_modules import CONTEXT, Texts, module
 from muniment.guest import children, limits
 from muniment.guest.children import SandboxMissing
+from muniment.guest.outcomes import NOTES
 from muniment.guest.sandbox import Sandbox
 from muniment.guest.types import Answer, GuestInput, GuestRun, Question
 
@@ -354,6 +356,7 @@ async def test_a_launcher_that_ended_is_started_again() -> None:
 
 KILLED = """
 import asyncio, os, signal
+from muniment.guest.outcomes import NOTES
 from muniment.guest.sandbox import Sandbox
 async def main():
     async with Sandbox.open() as sandbox:
@@ -398,3 +401,29 @@ async def test_an_installation_without_the_libraries_says_what_to_type(monkeypat
     with pytest.raises(SandboxMissing, match=r"a_library_that_is_not_there\. Type: pip install 'muniment\[relayer\]'"):
         async with Sandbox.open():
             pass
+
+
+# Calls are dear to compile: these take more than ten seconds on a quick machine.
+BOMB = f"""(module (memory (export "memory") 1) (func (export "main")) {f"(func {'(call 0)' * 60_000})" * 8})"""
+
+
+@on_linux
+async def test_a_compile_bomb_ends_with_its_time_and_leaves_nothing() -> None:
+    async with Sandbox.open() as opened:
+        opened._process_s = 0.5
+        compiled = await opened.compile_module(bytes(wat2wasm(BOMB)))
+        assert compiled.failure
+        assert compiled.failure.reason == "time"
+        await _none_running(opened)
+        opened._process_s = limits.PROCESS_S
+        assert (await run(opened, module("(drop (i32.const 79))"))).result == "nothing"
+
+
+@on_linux
+@pytest.mark.long
+async def test_a_compile_bomb_costs_others_nothing_but_time(sandbox: Sandbox) -> None:
+    bomb = asyncio.create_task(sandbox.compile_module(bytes(wat2wasm(BOMB))))
+    for number in range(80, 90):
+        assert (await run(sandbox, module(f"(drop (i32.const {number}))"))).result == "nothing"
+    failure = (await bomb).failure
+    assert failure is None or failure.reason in NOTES
