@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
     from muniment.protocol.triggers.types import Trigger
     from muniment.protocol.wire import Record
-    from muniment.relayer.trial import Tried, Wish
+    from muniment.relayer.trial import BlockAsked, EventAsked, Tried, Wish
 
 # The exit statuses of results; 1 to 5 have their meaning in every command that uses a registry.
 STATUSES: Final = {"intents": 0, "nothing": 10, "stopped": 11, "incomplete": 12}
+# The number of a chain, of a block or of a place.
+_NUMBER: Final = re.compile(r"[0-9]{1,15}")
 # In whose name a function runs when nobody is named: no wallet, but not the zero address, which functions refuse.
 _NOBODY: Final = "0x0000000000000000000000000000000000000001"
 
@@ -129,7 +132,7 @@ async def _try(folder: Path | None, flags: Mapping[str, Any]) -> tuple[str, Trie
 
 def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: Mapping[str, Any]) -> Wish:
     from muniment.relayer.attempt import Consent
-    from muniment.relayer.trial import BlockAsked, EventAsked, Wish, made_up
+    from muniment.relayer.trial import Wish, made_up
 
     if trigger is not None:
         consent = Consent.of(trigger)
@@ -137,9 +140,31 @@ def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: M
         consent = made_up(_user(flags), cid, read_inputs(flags["inputs"]), inputs)
     return Wish(
         consent=consent, trigger=trigger,
-        block=None if flags["at"] is None else BlockAsked.parse(flags["at"]),
-        event=None if flags["event"] is None else EventAsked.parse(flags["event"]),
+        block=None if flags["at"] is None else _block_asked(flags["at"]),
+        event=None if flags["event"] is None else _event_asked(flags["event"]),
     )  # fmt: skip
+
+
+def _block_asked(text: str) -> BlockAsked:
+    from muniment.relayer.trial import BlockAsked
+
+    chain_id, number = _parts(text, "CHAIN:BLOCK, such as 8453:20000000", 2)
+    return BlockAsked(int(chain_id), int(number))
+
+
+def _event_asked(text: str) -> EventAsked:
+    from muniment.protocol.evm.hex import Bytes32
+    from muniment.relayer.trial import EventAsked
+
+    chain_id, transaction_hash, position = _parts(text, "CHAIN:TRANSACTION:POSITION, such as 8453:0x…:0", 3)
+    return EventAsked(int(chain_id), Bytes32.parse(transaction_hash), int(position))
+
+
+def _parts(text: str, form: str, count: int) -> list[str]:
+    parts = text.split(":")
+    if len(parts) != count or not all(_NUMBER.fullmatch(each) for each in (parts[0], parts[-1])):
+        raise ValueError(f"{text}: give {form}")
+    return parts
 
 
 def _user(flags: Mapping[str, Any]) -> Address:

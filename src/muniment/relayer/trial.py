@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from muniment.protocol.runs.types import RunToken
     from muniment.protocol.triggers.types import Trigger
 
-# A number of a chain, a block or a place; those of nodes are below 2^53.
-_NUMBER: Final = re.compile(r"[0-9]{1,15}")
 # The signature of a run without a trigger. It is of no wallet, so the intents can never be recorded for a trigger.
 NO_TRIGGER: Final = Signature("0x" + "00" * 65)
 
@@ -47,12 +44,6 @@ class BlockAsked(NamedTuple):
     chain_id: int
     number: int
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """A block as `CHAIN:BLOCK`. Raises `ValueError`."""
-        chain_id, number = _parts(text, "CHAIN:BLOCK, such as 8453:20000000", 2)
-        return cls(int(chain_id), int(number))
-
 
 class EventAsked(NamedTuple):
     """A log: its position in the receipt of a transaction, from 0."""
@@ -60,12 +51,6 @@ class EventAsked(NamedTuple):
     chain_id: int
     transaction_hash: Bytes32
     position: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """A log as `CHAIN:TRANSACTION:POSITION`. Raises `ValueError`, `Invalid`."""
-        chain_id, transaction_hash, position = _parts(text, "CHAIN:TRANSACTION:POSITION, such as 8453:0x…:0", 3)
-        return cls(int(chain_id), Bytes32.parse(transaction_hash), int(position))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,14 +172,6 @@ def _incomplete(
         timestamp=due.timestamp_ms, result="incomplete", reason=reason_of(error.code, error.text),
         inputs=answers.inputs, context=run_context(settlers), blocks=answers.blocks, engine=engine,
     )  # fmt: skip
-
-
-def _parts(text: str, form: str, count: int) -> list[str]:
-    parts = text.split(":")
-    numbers = [parts[0], parts[-1]]
-    if len(parts) != count or not all(_NUMBER.fullmatch(each) for each in numbers):
-        raise ValueError(f"{text}: give {form}")
-    return parts
 
 
 def _due(trigger: Trigger | None, event: Occurrence | None, moment_ms: int) -> Due:
