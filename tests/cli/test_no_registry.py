@@ -20,7 +20,7 @@ ASKS = {
     "functions list", "functions show", "functions download", "triggers preview", "triggers sign", "triggers create",
     "triggers list", "triggers show", "triggers follow", "triggers deactivate", "intents list", "intents show",
     "intents follow", "intents download", "intents put", "intents propose", "intents log", "intents move", "completion",
-    "runs list", "runs show", "tlog verify", "tlog replay",
+    "runs list", "runs show", "runs verify", "run", "relayer explain", "tlog verify", "tlog replay",
 }  # fmt: skip
 NEEDS = {
     "verify": [],
