@@ -32,10 +32,12 @@ from muniment.protocol.wire import encode
 from muniment.relayer.caps import Caps
 from muniment.relayer.clock import RegistryClock
 from muniment.relayer.due import Due
+from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.journal import Entry, Journal, State
 from muniment.relayer.loop import Made, NotYet, Relayer
+from muniment.relayer.pinning import Pins
 from muniment.relayer.publication import Publication, Published
 from muniment.relayer.settings import RelayerSettings, Served
 from muniment.service.app import Application
@@ -170,8 +172,13 @@ class World:
                 registry=registry, asked_again=following.asked_again, now_ms=lambda: self.own_ms,
                 is_canonical=is_canonical,
             )  # fmt: skip
+            events = EventRuns(
+                chains={}, pins=Pins(nodes={}, now_ms=lambda: self.own_ms), registry=registry, following=following,
+                journal=journal, own_ms=lambda: self.own_ms,
+            )  # fmt: skip
             yield Relayer(
-                settings=given, journal=journal, following=following, running=self.told, publishing=publication,
+                events=events, settings=given, journal=journal, following=following, running=self.told,
+                publishing=publication,
                 clock=clock, caps=Caps(registry=registry, settings=given), figures=Figures(), engine=ENGINE,
                 ask_time=ask_time, steady_s=tick, places=4,
             )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, Self
 
 from muniment import durable
 from muniment.protocol.evm.signature import Signature
-from muniment.protocol.triggers.typed_data import ONCE
+from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
 from muniment.relayer.due import Due, Gap, Occurrence, Seen
 
 if TYPE_CHECKING:
@@ -199,10 +199,11 @@ class Journal:
     def note(self, gap: Gap, result: str, body: bytes, hash_: bytes, now_ms: int) -> None:
         """Keep the bytes of the note of a gap, and decide all its ticks: those that were planned are given up."""
         with self._writing():
-            self._connection.execute(
-                "DELETE FROM journal_runs WHERE sig = ? AND kind = ? AND state = 0 AND timestamp_ms <= ?",
-                (gap.sig.raw, gap.kind, gap.to_ms),
-            )
+            if gap.kind == CRON:
+                self._connection.execute(
+                    "DELETE FROM journal_runs WHERE sig = ? AND kind = ? AND state = 0 AND timestamp_ms <= ?",
+                    (gap.sig.raw, gap.kind, gap.to_ms),
+                )
             self._insert(gap.sig, gap.kind, gap.payload, gap.to_ms, gap.to_ms, None, now_ms)
             self._keep(gap.sig, gap.kind, gap.payload, (result, body, hash_, now_ms))
             self._decide(gap.sig, gap.to_ms)
@@ -246,6 +247,24 @@ class Journal:
         """The runs that are `planned`, or those that `ran` and are to be published, the oldest first."""
         return self._entries("WHERE state = ? ORDER BY timestamp_ms, sig", int(state))
 
+    def planned_events(self, count: int) -> list[Entry]:
+        """Some planned runs of events, the oldest first."""
+        return self._entries("WHERE state = 0 AND kind = ? ORDER BY timestamp_ms, sig LIMIT ?", EVENT, count)
+
+    def published_events(self, since_ms: int) -> list[Entry]:
+        """The published runs of events that are not older than this."""
+        return self._entries(
+            "WHERE event IS NOT NULL AND state = 2 AND kind = ? AND timestamp_ms >= ?", EVENT, since_ms
+        )
+
+    def mark(self, entry: Entry, result: str) -> None:
+        """Replace the result of a run."""
+        with self._writing():
+            self._connection.execute(
+                "UPDATE journal_runs SET result = ? WHERE sig = ? AND kind = ? AND key = ?",
+                (result, entry.sig.raw, entry.kind, key_of(entry.kind, entry.payload)),
+            )
+
     def entry(self, sig: Signature, kind: TriggerType, payload: bytes) -> Entry | None:
         """A run, if the journal has it."""
         found = self._entries("WHERE sig = ? AND kind = ? AND key = ?", sig.raw, kind, key_of(kind, payload))
@@ -255,9 +274,9 @@ class Journal:
         """The runs of a trigger that the journal still has, the newest first."""
         return self._entries("WHERE sig = ? ORDER BY timestamp_ms DESC", sig.raw)
 
-    def runs_of_event(self, sig: Signature, event: Occurrence) -> list[Entry]:
-        """The runs for an event of a transaction, in whichever block it was."""
-        return self._entries("WHERE sig = ? AND event = ?", sig.raw, event_key(event))
+    def runs_of_event(self, sig: Signature, event: bytes) -> list[Entry]:
+        """The runs for an event of a transaction, in whichever block it was; `event` is that of an entry."""
+        return self._entries("WHERE sig = ? AND event = ?", sig.raw, event)
 
     def fact(self, name: str) -> str | None:
         """A fact that was kept under this name."""

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 
+from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.due import Due, Gap
 from muniment.relayer.following import FAILURES
 from muniment.relayer.journal import Entry, Journal, State
 from muniment.relayer.notes import missed, skipped
+from muniment.relayer.pinning import Incomplete
 from muniment.relayer.publication import Content, Published
 from muniment.relayer.turns import Turns
 from muniment.relayer.wakes import Wakes
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.caps import Caps
     from muniment.relayer.clock import RegistryClock
-    from muniment.relayer.due import Due, Gap
+    from muniment.relayer.event_runs import EventRuns
     from muniment.relayer.figures import Figures
     from muniment.relayer.following import Following
     from muniment.relayer.settings import RelayerSettings
@@ -42,11 +45,18 @@ _TOLD_MS: Final = 3_600_000
 # The longest sleep between two looks, so that a step of the clock is noticed.
 _LOOK_S: Final = 1.0
 _PUBLISHED_AT_ONCE: Final = 8
+# Seconds between two looks at the head of a chain, as the watcher has it.
+_EVENTS_S: Final = 4.0
+# Runs of events that wait at once; the others are in the journal.
+_EVENTS_AT_ONCE: Final = 500
+# What passes: the run, or the publication, is tried again.
+PASSING: Final = (*FAILURES, Incomplete)
 _PAUSE_S_MAX: Final = 60.0
 SKIPPED: Final[Mapping[str, str]] = {
     "fee-limit": "the fee of this relayer is above the trigger's executionFeeLimit",
     "run-cap": "the trigger had as many runs today as this relayer makes",
     "intent-cap": "this relayer made as many intents today as it may",
+    "other-block": "an intent of the same event in another block was submitted",
 }
 
 _log = structlog.get_logger(__name__)
@@ -98,6 +108,7 @@ class Relayer:
     caps: Caps
     figures: Figures
     engine: Engine
+    events: EventRuns
     ask_time: Callable[[], Awaitable[object]]
     steady_s: Callable[[], float]
     places: int
@@ -106,6 +117,10 @@ class Relayer:
     _wakes: Wakes = field(default_factory=Wakes, init=False)
     # Triggers with a run that waits or runs: each is looked at again when it ends.
     _busy: set[Signature] = field(default_factory=set["Signature"], init=False)
+    # Runs of events that wait or run.
+    _busy_events: set[tuple[Signature, bytes]] = field(default_factory=set[tuple["Signature", bytes]], init=False)
+    # When planned runs of events are taken up next, by the monotonic clock.
+    _events_s: float = field(default=0.0, init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
     _published_now: set[tuple[Signature, bytes]] = field(default_factory=set[tuple["Signature", bytes]], init=False)
     # When a trigger was last told that its runs are skipped.
@@ -116,6 +131,7 @@ class Relayer:
         """Take part in the following of triggers."""
         self._turns = Turns(places=self.places, is_open=self.settings.served.signers is None)
         self.following.on_change = self._see
+        self.events.miss = self._note
         self.caps.relayer = self.journal.fact("relayer")
 
     async def serve(self) -> None:
@@ -124,6 +140,8 @@ class Relayer:
             group.create_task(self._follow())
             group.create_task(self._look_always())
             group.create_task(self._publish_always())
+            for chain_id in self.events.chains:
+                group.create_task(self._read_events(chain_id))
 
     async def once(self) -> bool:
         """One step: publish what was left, run what is due, publish it. Whether nothing is left.
@@ -135,6 +153,7 @@ class Relayer:
         now_ms = await self._time()
         if now_ms is None:
             return False
+        read = [await self._read_to_head(chain_id, now_ms) for chain_id in self.events.chains]
         self._look(now_ms)
         while self._turns.count:
             self._start_runs()
@@ -144,7 +163,7 @@ class Relayer:
             wait_s = self._turns.seconds_to_wait(self.steady_s())
             await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         await self._publish_left()
-        return not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
+        return all(read) and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
 
     async def _follow(self) -> None:
         while True:
@@ -159,6 +178,28 @@ class Relayer:
             except Exception as error:  # noqa: BLE001 - an error in one page must not end the others' runs
                 self._fail("internal", "cannot follow the triggers", error)
             await asyncio.sleep(RETRY_MS / 1_000)
+
+    async def _read_to_head(self, chain_id: int, now_ms: int) -> bool:
+        """Read the events of a chain up to its head; whether that went well."""
+        try:
+            while not await self.events.step(chain_id, now_ms):
+                pass
+        except PASSING as error:
+            self._fail("incomplete", "the events of a chain cannot be read now", error, chain=chain_id)
+            return False
+        return True
+
+    async def _read_events(self, chain_id: int) -> None:
+        while True:
+            try:
+                now_ms = self.clock.now_ms()
+                if now_ms is not None:
+                    await self._read_to_head(chain_id, now_ms)
+            except Exception as error:  # noqa: BLE001 - it may pass
+                self._fail("internal", "the events of a chain cannot be read", error, chain=chain_id)
+            self._events_s = 0.0
+            self._changed.set()
+            await asyncio.sleep(_EVENTS_S)
 
     async def _look_always(self) -> None:
         while True:
@@ -215,10 +256,32 @@ class Relayer:
         dues = [due for sig in self._wakes.due(now_ms) if (due := self._look_at(sig, now_ms)) is not None]
         if dues:
             self.journal.plan(dues, now_ms)
+        self._take_events(now_ms)
         for due in dues:
             self._busy.add(due.sig)
             self._turns.put(self.following.tracked[due.sig].trigger.signer, due)
         self.figures.show("runs_waiting", self._turns.count)
+
+    def _take_events(self, now_ms: int) -> None:
+        """Let planned runs of events wait for their turns; those whose time is over are missed."""
+        if self.steady_s() < self._events_s:
+            return
+        self._events_s = self.steady_s() + RETRY_MS / 1_000
+        for entry in self.journal.planned_events(_EVENTS_AT_ONCE):
+            key, tracked = (entry.sig, entry.payload), self.following.tracked.get(entry.sig)
+            due = Due(entry.sig, entry.kind, entry.payload, entry.timestamp_ms, entry.until_ms)
+            known = self.journal.known(entry.sig)
+            rests = known is not None and now_ms < known.rests_until_ms <= min(entry.until_ms, now_ms + _REST_MS_MAX)
+            if key in self._busy_events or rests:
+                continue
+            if tracked is None:
+                self.journal.give_up(due, is_decided=False)
+            elif now_ms > entry.until_ms:
+                gap = Gap(entry.sig, entry.kind, entry.payload, 1, entry.timestamp_ms, entry.timestamp_ms)
+                self._note(gap, tracked.plan.delta_ms, now_ms)
+            else:
+                self._busy_events.add(key)
+                self._turns.put(tracked.trigger.signer, due)
 
     def _look_at(self, sig: Signature, now_ms: int) -> Due | None:
         tracked, known = self.following.tracked.get(sig), self.journal.known(sig)
@@ -264,15 +327,18 @@ class Relayer:
         began_s, is_decided = self.steady_s(), False
         try:
             is_decided = await self._attempt(due)
-        except FAILURES as error:
+        except PASSING as error:
             self._fail("registry", "a run has to wait", error, trigger=due.sig)
         except Exception as error:  # noqa: BLE001 - a run must not end the others
             self._fail("internal", "a run has failed", error, trigger=due.sig)
         finally:
             now_s = self.steady_s()
             self._turns.ended(signer, now_s - began_s, now_s)
-            self._busy.discard(due.sig)
-            if due.sig in self.following.tracked:
+            if due.kind == EVENT:
+                self._busy_events.discard((due.sig, due.payload))
+            else:
+                self._busy.discard(due.sig)
+            if due.sig in self.following.tracked and due.kind != EVENT:
                 self._wakes.at(due.sig, 0 if is_decided else self._wakes.latest_ms + RETRY_MS)
             self._changed.set()
 
@@ -285,7 +351,11 @@ class Relayer:
         now_ms = self.clock.now_ms()
         if now_ms is None or now_ms > due.until_ms:
             return False
-        if code := await self._skipped(trigger, now_ms):
+        if due.kind == EVENT and not await self.events.may_run(due):
+            self.journal.give_up(due, is_decided=False)
+            _log.warning("a run is cancelled: the block of its event is gone", trigger=due.sig)
+            return True
+        if code := await self._skipped(trigger, due, now_ms):
             await self._skip(due, code, now_ms)
             return True
         made = await self.running.run(trigger, due)
@@ -298,19 +368,22 @@ class Relayer:
         self._judge(due.sig, now_ms, is_failure=made.run.result == "stopped")
         return True
 
-    async def _skipped(self, trigger: Trigger, now_ms: int) -> RunReasonCode | None:
+    async def _skipped(self, trigger: Trigger, due: Due, now_ms: int) -> RunReasonCode | None:
         """Why this relayer does not make a run of this trigger; None if it does."""
         limit = int(trigger.execution_fee_limit)
         if limit and self.settings.fee_of(trigger) > limit:
             return "fee-limit"
+        if due.kind == EVENT and await self.events.was_submitted(due):
+            return "other-block"
         return await self.caps.reached(trigger.sig, now_ms)
 
     async def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> None:
         """Tell once an hour that runs are skipped, and pass over the others."""
-        if now_ms - self._told.get(due.sig, 0) < _TOLD_MS:
+        if code != "other-block" and now_ms - self._told.get(due.sig, 0) < _TOLD_MS:
             self.journal.give_up(due, is_decided=True)
             return
-        self._told[due.sig] = now_ms
+        if code != "other-block":
+            self._told[due.sig] = now_ms
         _log.warning("runs are skipped", trigger=due.sig, reason=code)
         await self._keep(due, Content.of(skipped(due, code, SKIPPED[code], self.engine), []), now_ms)
 
@@ -342,7 +415,7 @@ class Relayer:
         self._published_now.add(key)
         try:
             published = await self.publishing.publish(entry)
-        except FAILURES as error:
+        except PASSING as error:
             self._fail("registry", "a run cannot be published yet", error, trigger=entry.sig)
             return False
         finally:

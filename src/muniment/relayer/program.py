@@ -22,6 +22,7 @@ from muniment.relayer.caps import Caps
 from muniment.relayer.clock import RegistryClock
 from muniment.relayer.context import settlers_of
 from muniment.relayer.engine import this_engine
+from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.journal import Journal
@@ -34,7 +35,6 @@ from muniment.relayer.settlers import generations
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.guest.sandbox import Sandbox
-    from muniment.protocol.runs.payloads import EventPayload
     from muniment.relayer.journal import Entry
     from muniment.relayer.settings import RelayerSettings
 
@@ -80,29 +80,31 @@ async def assembled(
         registry = await stack.enter_async_context(connected(settings, clock))
         outgoing = await stack.enter_async_context(Outgoing(allow_private=True))  # the operator wrote the URLs
         following = Following(registry=registry, journal=journal, served=settings.served, own_ms=own_ms)
-        running = await _running(settings, following, sandbox, outgoing)
+        chains = {
+            chain_id: chain
+            for chain_id, chain in load_chains(settings.chains_file).items()
+            if settings.served.has_chain(chain_id)
+        }
+        nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
+        pins = Pins(nodes=nodes, now_ms=own_ms)
+        events = EventRuns(
+            chains={chain_id: chains[chain_id] for chain_id in nodes}, pins=pins, registry=registry,
+            following=following, journal=journal, own_ms=own_ms,
+        )  # fmt: skip
+        running = FunctionRunning(
+            settings=settings, following=following, sandbox=sandbox, pins=pins, engine=this_engine(),
+            settling=Settling(settlers=settlers_of(chains.values()), generations=await generations(nodes)),
+            api=_api(settings, outgoing, chains),
+        )  # fmt: skip
         yield Relayer(
             settings=settings, journal=journal, following=following, running=running,
             publishing=publishing or Publication(
-                registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=_always,
+                registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=events.is_canonical,
             ),
             clock=clock, caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=running.engine,
-            ask_time=registry.events.begin, steady_s=time.monotonic, places=_PLACES_PER_CPU * (os.cpu_count() or 1),
+            events=events, ask_time=registry.events.begin, steady_s=time.monotonic,
+            places=_PLACES_PER_CPU * (os.cpu_count() or 1),
         )  # fmt: skip
-
-
-async def _running(
-    settings: RelayerSettings, following: Following, sandbox: Sandbox, outgoing: Outgoing
-) -> FunctionRunning:
-    """What runs functions: with the nodes and the settlement contracts of the chains that are served."""
-    known = load_chains(settings.chains_file)
-    chains = {chain_id: chain for chain_id, chain in known.items() if settings.served.has_chain(chain_id)}
-    nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
-    return FunctionRunning(
-        settings=settings, following=following, sandbox=sandbox, pins=Pins(nodes=nodes, now_ms=own_ms),
-        settling=Settling(settlers=settlers_of(chains.values()), generations=await generations(nodes)),
-        engine=this_engine(), api=_api(settings, outgoing, chains),
-    )  # fmt: skip
 
 
 def _api(settings: RelayerSettings, outgoing: Outgoing, chains: Mapping[int, Chain]) -> PriceApi | None:
@@ -123,7 +125,3 @@ class Printing:
         run, intents = Content.read(entry.body)
         self.show({"run": run, "intents": intents})
         return Published(None)
-
-
-async def _always(_event: EventPayload) -> bool:
-    return True

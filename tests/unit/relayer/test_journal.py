@@ -17,7 +17,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
 from muniment.protocol.runs.types import TriggerType
 from muniment.relayer.due import Due, Gap, Occurrence, Seen
-from muniment.relayer.journal import Journal, JournalError, State
+from muniment.relayer.journal import Journal, JournalError, State, event_key
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 OTHER = Signature.parse("0x" + "12" * 64 + "1b")
@@ -134,12 +134,12 @@ def test_an_event_is_found_in_whichever_block_it_was(journal: Journal) -> None:
     journal.ran(first, "nothing", b"x", HASH, 2)
     assert moved.event is not None
     assert other.event is not None
-    assert [each.payload for each in journal.runs_of_event(SIG, moved.event)] == [first.payload]
+    assert [each.payload for each in journal.runs_of_event(SIG, event_key(moved.event))] == [first.payload]
     assert journal.entry(SIG, 1, moved.payload) is None
-    assert journal.runs_of_event(SIG, other.event) == []
+    assert journal.runs_of_event(SIG, event_key(other.event)) == []
     journal.published(journal.unfinished(State.RAN)[0], 3)
     journal.plan([moved], 4)
-    assert len(journal.runs_of_event(SIG, moved.event)) == 2
+    assert len(journal.runs_of_event(SIG, event_key(moved.event))) == 2
 
 
 def test_the_end_of_a_trigger_is_remembered_for_ever(path: Path) -> None:
