@@ -77,6 +77,13 @@ async def test_a_trigger_has_its_runs_and_lists_have_the_last_one(reader: httpx2
     assert "Last run" in await text_of(reader, "../console")
 
 
+async def test_the_overview_counts_the_runs_of_a_day(reader: httpx2.AsyncClient, world: World) -> None:
+    text = await text_of(reader, "../console")
+    _, _, counted = text.partition("Runs, last 24 hoursAll runs")
+    assert counted.startswith("intents 1nothing 1stopped 2missed 1Newest intents"), text
+    assert world.runs
+
+
 async def test_an_intent_names_the_run_that_made_it(reader: httpx2.AsyncClient, world: World) -> None:
     made = await reader.get(f"/console/intents/{world.runs['its intent']}")
     assert f"../../console/runs/{world.runs['intents']}" in Outline(made.text).links

@@ -52,7 +52,7 @@ def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, last: Mapping
     return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",))
 
 
-def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str) -> Html:
+def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are_of_one_trigger: bool = False) -> Html:
     """Runs as a table, or the sentence `none`."""
     if not listed:
         return html('<p class="empty">{}</p>', none)
@@ -67,7 +67,9 @@ def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str) -> 
         )
         for each in listed
     ]  # fmt: skip
-    return table(_RUN, rows, label="Runs", numbers=("Intents", "Due", "Recorded"))
+    names = [each for each in _RUN if not (are_of_one_trigger and each == "Trigger")]
+    shown = [[cell for name, cell in zip(_RUN, row, strict=True) if name in names] for row in rows]
+    return table(names, shown, label="Runs", numbers=("Intents", "Due", "Recorded"))
 
 
 def relayer(address: str, root: str) -> Html:

@@ -16,6 +16,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.lifecycle import INTENT, Moment
 from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.triggers.types import Trigger
 from muniment.service.auth.secrets import ring_of
@@ -34,6 +35,7 @@ from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.history import HourlyCounts
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.intents.store import find_by_hash
+from muniment.service.resources.runs.counting import DailyCounts
 from muniment.service.resources.runs.routes import get_run
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import get_trigger, list_triggers
@@ -53,6 +55,7 @@ _NEWEST: Final = 8
 _STACKED: Final = ("succeeded", "submitted", "enqueued", "created", "failed", "discarded", "expired")
 # The counts of each application of this process; tests have several.
 _counts: Final[WeakKeyDictionary[Database, HourlyCounts]] = WeakKeyDictionary()
+_run_counts: Final[WeakKeyDictionary[Database, DailyCounts]] = WeakKeyDictionary()
 
 
 @page("/console")
@@ -62,6 +65,8 @@ async def overview(context: Context, request: Request) -> Page:
     moment = Moment(now_ms, context.settings.settlement_grace_s)
     counts = _counts.setdefault(context.database, HourlyCounts(context.database, context.clock))
     hours = await counts.read(moment)
+    run_counts = _run_counts.setdefault(context.database, DailyCounts(context.database, context.clock))
+    ran = await run_counts.read(now_ms)
     intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
     triggers = await reading.listing(
         list_triggers.handler, context, request, TriggerQuery(limit=_NEWEST), Trigger
@@ -69,10 +74,11 @@ async def overview(context: Context, request: Request) -> Page:
     line = await log_line(context, request, root)
     body = html(
         '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
-        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}",
+        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}{}",
         registry_domain(context.settings.protocol_name).name,
         html('<p class="faint">Transparency log: {}</p>', line) if line else NOTHING,
         _day(hours),
+        _ran(ran, root),
         heading("Newest intents", end=link(f"{root}console/intents", "All intents")),
         rows.intents(
             intents.records, root, now_ms, none="No intent has arrived yet. Relayers record them as operators."
@@ -105,6 +111,17 @@ def _day(hours: Sequence[Hour] | None) -> Html:
         bars([Bar(each.begin_ms, each.counts) for each in hours], _STACKED, label="Intents by hour and status"),
         table(("Hour", *shown), lines, label="Intents by hour and status", numbers=shown),
     )
+
+
+def _ran(counts: Counter[str] | None, root: str) -> Html:
+    title = heading("Runs, last 24 hours", end=link(f"{root}console/runs", "All runs"))
+    if counts is None:
+        return html('{}<p class="empty">Too many to count in time.</p>', title)
+    if not counts:
+        return html('{}<p class="empty">No relayer recorded one.</p>', title)
+    names = [name for name in RESULT_BYTES if counts[name]]
+    shown = [html("<li>{} <strong>{}</strong>", state(name), f"{counts[name]:,}") for name in names]
+    return html('{}<ul class="legend">{}</ul>', title, shown)
 
 
 _MIB: Final = 2**20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -17,6 +16,7 @@ from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.request import Request
 from muniment.service.resources.intents.store import STATUS_AS_READ, expiry
+from muniment.service.running.kept import Kept
 from muniment.service.running.limits.costs import Cost, Shed
 from muniment.service.storage.sql import number_text
 
@@ -120,19 +120,15 @@ class HourlyCounts:
     def __init__(self, database: Database, clock: Clock) -> None:
         """Count on the first read."""
         self._database = database
-        self._clock = clock
-        self._until_ms = 0
-        self._known: list[Hour] | None = None
-        self._counting = asyncio.Lock()
+        self._kept = Kept[list[Hour] | None](clock, _KEPT_MS)
 
     async def read(self, moment: Moment) -> list[Hour] | None:
         """The counts; None while there are too many intents to count them in time."""
-        async with self._counting:
-            now_ms = self._clock.monotonic_ms()
-            if now_ms >= self._until_ms:
-                try:
-                    self._known = await count_by_hour(self._database, moment)
-                except DeadlineExceeded:
-                    self._known = None
-                self._until_ms = now_ms + _KEPT_MS
-            return self._known
+
+        async def count() -> list[Hour] | None:
+            try:
+                return await count_by_hour(self._database, moment)
+            except DeadlineExceeded:
+                return None
+
+        return await self._kept.read(count)
