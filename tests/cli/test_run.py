@@ -91,6 +91,8 @@ def test_a_trial_of_a_trigger_has_its_inputs_its_wallet_and_its_newest_tick(pers
     done = person.run("run", "--trigger", sig, "--bundle", other)
     assert done.exit_code == 10
     assert "not the function of the trigger" in done.stderr
+    done = person.run("run", "--trigger", sig, "--bundle", folder_of(tmp_path, "price"))
+    refused(done, "needs inputs that the trigger does not have: below")
 
 
 @pytest.mark.parametrize(

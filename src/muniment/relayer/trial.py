@@ -89,6 +89,8 @@ class Trials:
         Raises `ValueError` for a wish that cannot be: no such block or log, or not what the trigger waits for;
         `Incomplete` where no node knows what is due.
         """
+        if missing := sorted(inputs.keys() - wish.consent.input.keys()):
+            raise ValueError(f"the function needs inputs that the trigger does not have: {', '.join(missing)}")
         pins, pinned = Pins(nodes=self.nodes, now_ms=self.now_ms), dict[int, Pin]()
         moment_ms, event = self.now_ms(), None
         if wish.block is not None:
