@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see those.
 _builders: Any = import_module("builders")
 _operators: Any = import_module("operator_client")
+_runs: Any = import_module("runs_world")
 
 Case = tuple[str, Awaitable[Any]]
 OWNER: Any = _builders.Wallet(31)
@@ -38,14 +40,33 @@ async def cases(client: httpx2.AsyncClient, context: Any) -> AsyncIterator[Case]
     form = ", several operations"
     async for case in _of_intents(client, operator, _operators.OperationsDraft, _operators.operations_proposal, form):
         yield case
-    async for case in _of_lists_of_intents(client):
-        yield case
-    async for case in _of_the_feed(client, operator.headers):
-        yield case
+    others = (_of_lists_of_intents(client), _of_runs(client, operator), _of_the_feed(client, operator.headers))
+    for each in others:
+        async for case in each:
+            yield case
     for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/.well-known/jwks.json"):
         yield f"GET {path}", client.get(path)
     yield "GET /", client.get("/", headers={"accept": "text/html"})
     yield "GET /errors/{code}", client.get("/errors/unknown-path")
+
+
+async def _of_runs(client: httpx2.AsyncClient, operator: Any) -> AsyncIterator[Case]:
+    """Runs of a trigger of one run, which is due when it is registered."""
+    trigger = await _runs.registered_once(client)
+    made = _runs.once_body(trigger, _milliseconds(trigger["createdAt"]), blocks=[_runs.BLOCK])
+    own = _runs.Relayer(client, operator.key)
+    yield "POST /executions", own.post(made)
+    name = _runs.hash_of(made)
+    yield "GET /executions/{hash}", client.get(f"/executions/{name}")
+    sig, relayer = trigger["sig"], own.address
+    for query in ("", f"triggerSig={sig}", f"relayer={relayer}", "result=nothing", f"triggerSigs={sig}&latest=1"):
+        asked = "&".join(f"{part.partition('=')[0]}=" for part in query.split("&") if part)
+        yield f"GET /executions{'?' if asked else ''}{asked}", client.get(f"/executions?{query}")
+    yield "POST /executions/{hash}/orphan", own.orphan(name, _runs.BLOCK)
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1_000 + 0.5)
 
 
 async def _of_the_feed(client: httpx2.AsyncClient, headers: dict[str, str]) -> AsyncIterator[Case]:

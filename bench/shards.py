@@ -42,7 +42,7 @@ _SAME: Final = {
     "users": "address", "used_nonces": "address", "blocks": "digest", "functions": "digest",
     "function_creators": "creator", "executions": "subject", "audit_entries": "subject", "deactivations": "signer",
     "intent_users": "address", "intent_ops": "seq", "intent_nonces": "trigger_sig",
-    "intent_proposals": "intent_seq", "intent_logs": "intent_seq",
+    "intent_proposals": "intent_seq", "intent_logs": "intent_seq", "runs": "hash", "run_records": "run_seq",
     "events": "seq", "webhook_attempts": "hook", "webhook_dead_letters": "hook",
 }  # fmt: skip
 _NAME: Final = _SAME | {"triggers": "sig", "intents": "hash"}

@@ -65,7 +65,7 @@ def test_writes_of_operators_are_never_refused_under_overload() -> None:
 
 
 def test_listings_are_distinguished_from_single_records() -> None:
-    listings = {"GET /triggers", "GET /intents", "GET /functions", "GET /events"}
+    listings = {"GET /triggers", "GET /intents", "GET /executions", "GET /functions", "GET /events"}
     assert {name for name, shed in SHEDS.items() if shed is Shed.PAGE} == listings
     assert {name for name in listings if not COSTS[name].sent_bytes_per_unit} == set()
 

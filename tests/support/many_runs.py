@@ -36,11 +36,16 @@ def time_of(number: int) -> int:
 
 async def fill(tx: Transaction, count: int) -> None:
     """Fill a migrated database without rows; its runs have no events."""
-    engine = "postgres" if tx.for_update else "sqlite"
-    text, given = _BYTES[engine]
-    await tx.execute(
-        "SET LOCAL session_replication_role = replica" if tx.for_update else "DROP TRIGGER runs_recorded_event"
-    )
+    await begin(tx)
+    await add(tx, 1, count)
+    await tx.execute("ANALYZE")
+
+
+async def begin(tx: Transaction) -> None:
+    """Add the triggers, and the operator of all runs."""
+    if not tx.for_update:
+        await tx.execute("DROP TRIGGER runs_recorded_event")
+    await _without_events(tx)
     for n in range(1, TRIGGERS + 1):
         key = n.to_bytes(32)
         await tx.execute(
@@ -48,20 +53,31 @@ async def fill(tx: Transaction, count: int) -> None:
                  record) VALUES (?, ?, ?, ?, ?, 'Mimic', 0, 0, '{}')""",
             (n, sig_of(n).raw, key[:20], key, key),
         )
+    await tx.execute("INSERT INTO operators (name, key_hash, created_at_ms) VALUES ('o', ?, 0)", (bytes(32),))
+
+
+async def add(tx: Transaction, first: int, last: int) -> None:
+    """Add the runs from number `first` to `last`."""
+    text, given = _BYTES["postgres" if tx.for_update else "sqlite"]
+    await _without_events(tx)
     await tx.execute(
-        "INSERT INTO operators (name, key_hash, created_at_ms) VALUES ('o', ?, 0)", (bytes(32),)
-    )  # fmt: skip
-    await tx.execute(
-        f"""WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < CAST(? AS bigint))
+        f"""WITH RECURSIVE numbers (n) AS
+              (SELECT CAST(? AS bigint) UNION ALL SELECT n + 1 FROM numbers WHERE n < CAST(? AS bigint))
             INSERT INTO runs (seq, hash, trigger_seq, trigger_type, payload_hash, result, verdict, relayer, outputs,
               min_validations, created_at_ms, record_bytes, record, more_logs, detail)
             SELECT n, {text}, {_TRIGGER}, 0, {text}, {_RESULT}, 1,
               CASE WHEN n % 1000 = 9 THEN {given} WHEN n % 10 = 1 THEN {given} ELSE {given} END, {text}, 1, n * 1000,
               800, CAST(? AS text), '', '' FROM numbers""",
-        (count, *(each.raw for each in RELAYERS[::-1]), _RECORD),
+        (first, last, *(each.raw for each in RELAYERS[::-1]), _RECORD),
     )
     await tx.execute(
         """INSERT INTO run_records (run_seq, n, operator, relayer, evidence, created_at_ms)
-           SELECT seq, 1, 'o', relayer, hash, created_at_ms FROM runs"""
+           SELECT seq, 1, 'o', relayer, hash, created_at_ms FROM runs WHERE seq >= ?""",
+        (first,),
     )
-    await tx.execute("ANALYZE")
+
+
+async def _without_events(tx: Transaction) -> None:
+    """Let PostgreSQL run no trigger of the database in this transaction."""
+    if tx.for_update:
+        await tx.execute("SET LOCAL session_replication_role = replica")

@@ -81,7 +81,11 @@ async def record(
     if checked.is_verdict:
         await _check_count(tx, key, caller)
         await _remove_notes(tx, key)
-    seq = await _insert(tx, checked, trigger_seq, min_validations, caller.address, now_ms)
+    if known.verdicts:
+        await tx.execute(f"UPDATE runs SET disputed = 1 WHERE {_DUE} AND disputed = 0", key)
+    seq = await _insert(
+        tx, checked, trigger_seq, min_validations, caller.address, now_ms, is_disputed=bool(known.verdicts)
+    )
     await _add_record(tx, checked, seq, 1, caller, now_ms)
     await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
     return Recording(seq, is_new=True)
@@ -144,7 +148,14 @@ async def _remove_notes(tx: Transaction, key: tuple[int, bytes]) -> None:
 
 
 async def _insert(
-    tx: Transaction, checked: CheckedRun, trigger_seq: int, min_validations: int, address: Address | None, now_ms: int
+    tx: Transaction,
+    checked: CheckedRun,
+    trigger_seq: int,
+    min_validations: int,
+    address: Address | None,
+    now_ms: int,
+    *,
+    is_disputed: bool,
 ) -> int:
     newest = await tx.fetch_one("SELECT created_at_ms FROM runs ORDER BY created_at_ms DESC LIMIT 1")
     created_at_ms = await date_row(tx, now_ms, newest[0] if newest else 0)
@@ -156,6 +167,7 @@ async def _insert(
         "hash": checked.hash, "trigger_seq": trigger_seq, "trigger_type": new.trigger_type,
         "payload_hash": checked.payload_hash, "result": new.result,
         "reason": None if new.reason is None else new.reason.code, "verdict": int(checked.is_verdict),
+        "disputed": int(is_disputed),
         "relayer": relayer, "outputs": b"".join(each.hash.raw for each in new.outputs),
         "min_validations": min_validations, "created_at_ms": created_at_ms, "record_bytes": len(record_text),
         "record": record_text.decode(), "more_logs": ",".join(more),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muniment.service.storage.database import Reader, Row, Transaction
 
 _HASH_BYTES: Final = 32
-_COLUMNS: Final = "seq, hash, verdict, min_validations, outputs, record"
+_COLUMNS: Final = "seq, verdict, disputed, min_validations, outputs, record"
 _CONFLICTS: Final = """
     SELECT r.seq, other.hash
     FROM runs r JOIN runs other ON other.trigger_seq = r.trigger_seq AND other.payload_hash = r.payload_hash
@@ -115,8 +115,10 @@ async def _changing(database: Reader | Transaction, rows: Sequence[Row]) -> _Cha
     ):
         records[seq].append(Record(*record))
     conflicts = defaultdict[int, list[bytes]](list)
-    for seq, other in await database.fetch(f"{_CONFLICTS} AND r.seq IN ({marks}) ORDER BY r.seq, other.seq", seqs):
-        conflicts[seq].append(other)
+    if disputed := [row[0] for row in rows if row[2]]:
+        sql = f"{_CONFLICTS} AND r.seq IN ({placeholders(len(disputed))}) ORDER BY r.seq, other.seq"
+        for seq, other in await database.fetch(sql, disputed):
+            conflicts[seq].append(other)
     names = {each.operator for listed_records in records.values() for each in listed_records}
     intents = {each for row in rows for each in outputs_of(row[4])}
     return _Changing(
@@ -129,7 +131,7 @@ async def _changing(database: Reader | Transaction, rows: Sequence[Row]) -> _Cha
 
 def _text(row: Row, changing: _Changing, more_logs: str = "", rest: str = "") -> str:
     """A run as JSON; `rest` are further members, with a comma before them."""
-    seq, _, verdict, min_validations, outputs, record = row
+    seq, verdict, _, min_validations, outputs, record = row
     records = changing.records.get(seq, ())
     standing = standing_of(records, changing.revoked, is_verdict=bool(verdict), min_validations=min_validations)
     members = {

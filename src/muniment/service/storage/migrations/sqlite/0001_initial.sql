@@ -280,6 +280,7 @@ CREATE TABLE intent_nonces (
 --   payload_hash     with the trigger, what was due
 --   result, reason   as in the API; `reason` is the code, NULL where a result has none
 --   verdict          1: it follows from bytes and blocks; 0: it is a note of one relayer
+--   disputed         1: another verdict on the same due was recorded, so that there may be conflicts to look for
 --   relayer          the address of the operator that recorded it first, or zeros
 --   outputs          the hashes of the intents that the run made, 32 bytes each, in their order
 --   min_validations  of the trigger
@@ -296,6 +297,7 @@ CREATE TABLE runs (
   result TEXT NOT NULL,
   reason TEXT,
   verdict INTEGER NOT NULL CHECK (verdict IN (0, 1)),
+  disputed INTEGER NOT NULL DEFAULT 0 CHECK (disputed IN (0, 1)),
   relayer BLOB NOT NULL CHECK (length(relayer) = 20),
   outputs BLOB NOT NULL CHECK (length(outputs) % 32 = 0),
   min_validations INTEGER NOT NULL,
