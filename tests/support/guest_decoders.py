@@ -12,6 +12,7 @@ from muniment.guest.module import check_bytes
 from muniment.guest.outcomes import Stop
 from muniment.guest.questions import parse_question
 from muniment.guest.types import GuestInput
+from muniment.relayer.operations import CALL, TRANSFER, Refused, operation_data
 
 
 def _stopped(read: Callable[[str], object]) -> Callable[[bytes], object]:
@@ -27,6 +28,16 @@ def _metadata(data: bytes) -> None:
     length = bytes((len(section) & 0x7F | 0x80, len(section) >> 7 & 0x7F | 0x80, len(section) >> 14))
     with suppress(Stop):
         check_bytes(b"\0asm\1\0\0\0\0" + length + section)
+
+
+def _operations(data: bytes) -> None:
+    """Operations as functions send them; their JSON was read before."""
+    text = data.decode("latin-1")
+    transfer = {"token": text, "amount": text, "recipient": text}
+    calls = [{"target": "0x" + "11" * 20, "data": "0x" + text, "value": "1"}] * 2
+    for op_type, body in ((TRANSFER, {"chainId": 1, "transfers": [transfer]}), (CALL, {"chainId": 1, "calls": calls})):
+        with suppress(Refused):
+            operation_data(op_type, body)
 
 
 GUEST_DECODERS: tuple[Decoder, ...] = (
@@ -79,4 +90,5 @@ GUEST_DECODERS: tuple[Decoder, ...] = (
         _stopped(lambda text: text_of("a", GuestInput("uint256", text))),
         ("guest._DIGITS compile",),
     ),
+    Decoder("an operation of a function", _operations, ("relayer._decode itself",), size=128 * KIB),
 )  # fmt: skip
