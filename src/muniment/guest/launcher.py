@@ -52,7 +52,7 @@ class _Launcher:
                     self._reap()
                 if self._control.fileno() in ready and not self._obey():
                     break
-        for process in self._children.values():
+        for process in self._children.values():  # Linux does it too
             os.kill(process, signal.SIGKILL)
 
     def _obey(self) -> bool:

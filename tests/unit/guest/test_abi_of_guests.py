@@ -126,6 +126,8 @@ def test_a_string_that_is_not_utf_8_is_decoded_all_the_same() -> None:
     [
         ("(uint256,string)", (1, "a")), ("(uint256,string)", (32, "x" * 32)), ("(uint256,string)", (64, "x" * 32)),
         ("(string)", ("",)), ("(bytes,bytes)", (b"\0" * 31 + b"\x20", b"")), ("(uint256,uint256[])", (32, [1, 2, 3])),
+        # Without its offset it could be read as (64, "") with one, which would be encoded otherwise.
+        ("(uint256,bytes)", (32, bytes(64))),
         (EVENT, (1, b"\1" * 32, 2, ADDRESS, [b"\2" * 32], b"x")), ("((string),uint8)", (("a",), 1)),
     ],
 )  # fmt: skip

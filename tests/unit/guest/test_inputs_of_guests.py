@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from guest_modules import NEW, module, run_here
-from muniment.guest.inputs import text_of
+from muniment.guest.inputs import constant_of, text_of
 from muniment.guest.types import GuestInput, inputs_of
 
 TOKEN = {"address": "0x" + "AB" * 20, "chainId": "8453"}
@@ -69,6 +69,11 @@ def _equal(word: str, value: Any, kind: str, expected: int) -> str | None:
 def test_a_small_integer_is_a_constant(word: str, value: Any, kind: str, expected: int) -> None:
     assert _equal(word, value, kind, expected) is None
     assert _equal(word, value, kind, expected - 1) == "trap"
+
+
+def test_constants_are_signed_as_the_engine_has_them() -> None:
+    assert constant_of("x", GuestInput("uint32", 2**32 - 1), "const i32") == -1
+    assert constant_of("x", GuestInput("uint64", LARGE), "const i64") == -1
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,12 @@ async def test_what_no_child_sends_is_a_crash(said: bytes) -> None:
     assert (run.result, run.reason, run.intents) == ("stopped", "crash", ())
 
 
+async def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
+    for length in (limits.RESULT_BYTES_MAX + 1, 2**32 - 1):
+        run = await run_of(READY + length.to_bytes(4, "big"))
+        assert run.text == f"the process sent a frame of {length} bytes; {limits.RESULT_BYTES_MAX} are taken"
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"a":1,"a":1}'])
 async def test_an_intent_that_is_no_object_is_refused_by_the_parent_too(body: bytes) -> None:
     run = await run_of(READY + frame(done(intents=[("transfer", body)])))
