@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,13 +20,14 @@ __all__ = ["backup", "data"]  # the fixtures
 def at_a_terminal(*words: str | Path, data: Path, types: bytes = b"") -> tuple[int, str, str]:
     """The exit status, what stands on standard output, and what the terminal shows."""
     terminal, other_end = os.openpty()
-    command = [sys.executable, "-m", "muniment", *map(str, words), "--data-dir", str(data)]
-    with subprocess.Popen(command, stdin=other_end, stderr=other_end, stdout=subprocess.PIPE, text=True) as process:
-        os.close(other_end)
-        os.write(terminal, types)
-        shown = shown_on(terminal).decode()
-        told, _ = process.communicate()
-    return process.returncode, told, shown
+    environment = os.environ | {"PYTHONPATH": str(warm.UNHURRIED)}
+    process = warm.popen([*map(str, words), "--data-dir", str(data)], environment, terminal=other_end)
+    os.close(other_end)
+    os.write(terminal, types)
+    shown = shown_on(terminal).decode()
+    told = process.stdout.read()
+    process.stdout.close()
+    return process.wait(), told, shown
 
 
 @pytest.mark.parametrize(("answer", "rotated"), [(b"\n", True), (b"y\n", True), (b"n\n", False)])

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from muniment.cli.main import main
 from muniment.operate.copy_blocks import Summary, copy_blocks
 from muniment.protocol.errors import StorageUnavailable
@@ -220,7 +219,7 @@ def interrupted(self, digest):
 FileBlockStore.get = interrupted
 main(["blocks", "copy", "file:{source._root}", {database!r}, "--data-dir", "{tmp_path}", "--json"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = warm.run(program=["-c", code])
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "")
     summary = json.loads(done.stdout)
     assert (summary["copied"], summary["interrupted"]) == (24, True)
@@ -231,12 +230,13 @@ main(["blocks", "copy", "file:{source._root}", {database!r}, "--data-dir", "{tmp
 def test_a_terminal_is_shown_a_bar(source: FileBlockStore, tmp_path: Path) -> None:
     path_of(source, BLOCKS[7]).write_bytes(b"x")
     terminal, other_end = os.openpty()
-    command = [sys.executable, "-m", "muniment", "blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/to"]
-    with subprocess.Popen([*command, "--json"], stderr=other_end, stdout=subprocess.PIPE, text=True) as process:
-        os.close(other_end)
-        shown = shown_on(terminal).decode()
-        told, _ = process.communicate()
-    assert process.returncode == 1
+    words = ["blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/to", "--json"]
+    process = warm.popen(words, os.environ | {"PYTHONPATH": str(warm.UNHURRIED)}, terminal=other_end)
+    os.close(other_end)
+    shown = shown_on(terminal).decode()
+    told = process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 1
     assert json.loads(told)["copied"] == 59
     assert "60/60" in shown
     assert f"WRONG block {BLOCKS[7].digest.hex()}" in shown

@@ -7,8 +7,6 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import LiteralString
 import asyncpg
 import pytest
 
+import warm
 from copying_world import FACTS, Place, copy, fill, new_database, run
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage.postgres.admin import copying as postgres_copying
@@ -236,7 +235,7 @@ def test_an_interrupted_copy_leaves_nothing_and_is_made_again(file: Place, targe
     module = "sqlite_copying" if target.is_sqlite else "postgres_copying"
     arguments = ["database", "copy", file.url, target.url, "--data-dir", str(file.settings.data_dir)]
     code = CODE.format(module=module, signal=name, arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = warm.run(program=["-c", code])
     assert done.returncode == (130 if name == "SIGINT" else -signal.Signals[name])
     assert done.stderr.startswith("Interrupted. TO is empty or complete" if name == "SIGINT" else "")
     assert done.stdout == ""

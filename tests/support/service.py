@@ -67,8 +67,10 @@ class Service:
 
     def launch(self) -> None:
         """Start without waiting."""
-        if self._program == [sys.executable, "-m", "muniment"] and warm.is_possible(self._environment):
-            self.process = warm.popen(self._words, self._environment)
+        python, *program = self._program
+        # A text is given to the interpreter by tests of how it starts.
+        if python == sys.executable and program[0] != "-c" and warm.is_possible(self._environment):
+            self.process = warm.popen(self._words, self._environment, program)
             return
         self.process = subprocess.Popen(
             [*self._program, *self._words],

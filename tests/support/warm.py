@@ -28,6 +28,8 @@ _READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "FAKETIME")
 # What Python runs first in a process that is not to find itself overloaded.
 UNHURRIED = Path(__file__).with_name("unhurried")
 _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(UNHURRIED)}
+# What the interpreter is told to run; or `-c` and a text, or the path of a file.
+_MUNIMENT = ("-m", "muniment")
 
 
 class WarmProcess:
@@ -87,23 +89,36 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
-def popen(words: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
-    """Start `muniment WORDS` with a pipe as standard output."""
+def popen(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    program: Sequence[str] = _MUNIMENT,
+    *,
+    terminal: int | None = None,
+) -> WarmProcess:
+    """Start `muniment WORDS`, or another program, with a pipe as standard output.
+
+    The descriptor `terminal` is its standard input and error output.
+    """
     reading, writing = os.pipe()
     with Path(os.devnull).open("rb") as nothing:
-        pid, exit_pipe = _forked(words, environment, [nothing.fileno(), writing, 2])
+        files = [nothing.fileno(), writing, 2] if terminal is None else [terminal, writing, terminal]
+        pid, exit_pipe = _forked(words, environment, files, program=program)
     os.close(writing)
     return WarmProcess(pid, exit_pipe, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
 
 
 def run(
     *words: str | Path,
+    program: Sequence[str] = _MUNIMENT,
     data: Path | None = None,
     directory: Path | None = None,
     timeout: float = 120,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Output and status of `muniment WORDS`, with `environment` instead of the settings of this process.
+
+    `program` is what runs instead of Muniment: `-c` and a text, or the path of a file.
 
     `data` is its data directory, `directory` where it is started. After `timeout` seconds it is killed, and
     `TimeoutExpired` raised.
@@ -112,12 +127,13 @@ def run(
     settings = {**clean, "PYTHONPATH": str(UNHURRIED), **(environment or {})}
     all_words = [*map(str, words), *(() if data is None else ("--data-dir", str(data)))]
     if not is_possible(settings):
-        command = [sys.executable, "-m", "muniment", *all_words]
+        command = [sys.executable, *program, *all_words]
         return subprocess.run(
             command, env=settings, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False
         )
     with _file() as out, _file() as error, Path(os.devnull).open("rb") as nothing:
-        pid, exit_pipe = _forked(all_words, settings, [nothing.fileno(), out.fileno(), error.fileno()], directory)
+        files = [nothing.fileno(), out.fileno(), error.fileno()]
+        pid, exit_pipe = _forked(all_words, settings, files, directory, program)
         process = WarmProcess(pid, exit_pipe, out)
         try:
             status = process.wait(timeout)
@@ -135,14 +151,19 @@ def _file() -> IO[str]:
 
 
 def _forked(
-    words: Sequence[str], environment: Mapping[str, str], descriptors: list[int], directory: Path | None = None
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    descriptors: list[int],
+    directory: Path | None = None,
+    program: Sequence[str] = _MUNIMENT,
 ) -> tuple[int, int]:
     """Id of a new process with these standard files, and the descriptor that reports its end."""
     exit_pipe, exit_end = os.pipe()
     mask = re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert mask is not None
     request = {
-        "arguments": ["muniment", *words],
+        "program": [*program],
+        "arguments": ["muniment" if program[0] == "-m" else program[0], *words],
         "environment": dict(environment),
         "directory": str(directory or Path.cwd()),
         "umask": int(mask[1], 8),  # os.umask would change it for a moment, for every thread

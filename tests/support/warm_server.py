@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import selectors
 import socket
 import sys
@@ -80,10 +81,21 @@ def main() -> None:
     for name in _LOADED:
         importlib.import_module(name)
     gc.freeze()
-    if serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
-        command: Any = importlib.import_module("muniment.__main__")
+    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        _run(*request["program"])
+
+
+def _run(*program: str) -> None:
+    """Run what the interpreter would run for these arguments (`python -h`)."""
+    if program[0] == "-m":
+        command: Any = importlib.import_module(f"{program[1]}.__main__")
         sys.modules["__main__"] = command  # processes that the command spawns import its main module
         command.main()
+    elif program[0] == "-c":
+        exec(compile(program[1], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - a text of a test
+    else:
+        runpy.run_path(program[0], run_name="__main__")
 
 
 if __name__ == "__main__":
