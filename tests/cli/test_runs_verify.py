@@ -1,0 +1,82 @@
+"""`muniment runs verify`: a recorded run is made again, by nodes or by what its relayer claims."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+from test_run import folder_of, options
+from test_run_chains import World, service, world
+
+from builders import event
+from chain import CHAIN_TESTS
+from muniment.client import Registry
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.types import NewIntent
+from muniment.protocol.runs.types import NewRun
+from service import Service
+from using import operator_key
+
+__all__ = ["service", "world"]
+pytestmark = CHAIN_TESTS
+
+
+@pytest.fixture(scope="module")
+def key(service: Service) -> str:
+    return operator_key(service)
+
+
+@pytest.fixture
+def ran(world: World, tmp_path: Path) -> dict[str, Any]:
+    """A run for an event, as `muniment run` shows it."""
+    cid = world.person.json("deploy", folder_of(tmp_path, "event"))["CID"]
+    config = json.dumps(event(contract=world.token, topics=[]))
+    values = options({"feeToken": world.token, "fee": 5})
+    sig = world.person.json("triggers", "create", "--function", cid, "--config", config, *values)["sig"]
+    world.chain.mint(world.token, world.person.wallet.address, 7)
+    (transaction,) = world.chain.ask("eth_getBlockByNumber", "latest", False)["transactions"]
+    status, shown = world.tried("--trigger", sig, "--event", f"8453:{transaction}:0")
+    assert (status, shown["result"]) == (0, "intents")
+    return shown
+
+
+def record(service: Service, key: str, shown: dict[str, Any], **members: Any) -> str:
+    """The hash of a run that was recorded with its intents."""
+    new = decode_record({**shown, **members}, NewRun)
+    assert isinstance(new, NewRun)
+    with Registry(service.url, operator_key=key) as registry:
+        run = registry.runs.record(msgspec.structs.replace(new, hash=None))
+        if new.outputs:
+            for intent in shown["intents"]:
+                made = decode_record({**intent, "executionHash": run.hash}, NewIntent)
+                assert isinstance(made, NewIntent)
+                registry.intents.put(made)
+        return run.hash
+
+
+def verified(world: World, hash_: str, *more: object) -> Result:
+    return world.person.run("runs", "verify", hash_, *more)
+
+
+def test_a_true_run_is_the_same_by_nodes_and_consistent_without(
+    world: World, service: Service, key: str, ran: dict[str, Any]
+) -> None:
+    hash_ = record(service, key, ran)
+    done = verified(world, hash_, "--chains", world.file, "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"hash": hash_, "outcome": "same", "reasons": []})
+    done = verified(world, hash_, "--columns")
+    assert done.exit_code == 1
+    unnamed = "0x" + "00" * 20
+    assert f"consistent with the answers that {unnamed} claims; the answers were not checked" in done.stdout
+    assert "--chains" in done.stderr
+
+
+def test_a_false_run_is_different(world: World, service: Service, key: str, ran: dict[str, Any]) -> None:
+    hash_ = record(service, key, ran, result="nothing", outputs=[])
+    done = verified(world, hash_, "--chains", world.file, "--columns")
+    assert done.exit_code == 5
+    assert "different: the function gives another result here: 1 intent; the record has nothing" in done.stdout
