@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.integrator import Integrator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see those.

@@ -11,9 +11,9 @@ from answers import ok
 from builders import deploy
 from conftest import Clock
 from muniment.service.context import Context
-from muniment.service.resources.log.operating.freeze import freeze
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log import store
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.operating import freeze
 from muniment.service.running.settings import Settings
 from page_site import Outline
 

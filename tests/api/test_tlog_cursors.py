@@ -11,13 +11,13 @@ from tlog_world import KEY, add_triggers, entries_of, kinds, turn, unsigned
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
-from muniment.protocol.log.keys import parse_verifier_key
-from muniment.protocol.log.proofs import check_proof, parse_proof
+from muniment.protocol.log.checkpoints import check_proof, parse_proof
+from muniment.protocol.log.notes import parse_verifier_key
 from muniment.protocol.log.tree import leaf_hash
 from muniment.service.context import Context
-from muniment.service.resources.log.operating.rotation import begin
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.mark import MARK_FILE
+from muniment.service.resources.log import store
+from muniment.service.resources.log.mark import MARK_FILE
+from muniment.service.resources.log.operating import begin
 from muniment.service.running.settings import Settings
 
 

@@ -16,8 +16,7 @@ from limitless import unlimited_settings
 from muniment.protocol.log.entries import LogFact, parse_entry, previous_epoch
 from muniment.service.app import build_context
 from muniment.service.context import Context
-from muniment.service.resources.log.operating.freeze import resume
-from muniment.service.resources.log.operating.rotation import begin
+from muniment.service.resources.log.operating import begin, resume
 from muniment.service.running.settings import Settings
 from postgres import Cluster
 

@@ -11,8 +11,8 @@ from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn, unsi
 from conftest import Clock
 from muniment.protocol.log.checkpoints import Checkpoint
 from muniment.service.context import Context
-from muniment.service.resources.log.operating.rotation import begin
-from muniment.service.resources.log.sequencing.mark import read_mark
+from muniment.service.resources.log.mark import read_mark
+from muniment.service.resources.log.operating import begin
 from muniment.service.running.settings import Settings
 
 # 302 entries are shown, and 602 are stored: two full bundles, the second of which has entries that wait.

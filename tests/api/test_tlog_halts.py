@@ -13,14 +13,13 @@ from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, shown, tu
 from applications import another_process
 from conftest import Clock
 from muniment.protocol.log.checkpoints import Checkpoint
-from muniment.protocol.log.keys import keys_of_log
-from muniment.protocol.log.notes import sign_note
+from muniment.protocol.log.notes import keys_of_log, sign_note
 from muniment.service.app.application import Application
 from muniment.service.app.operations import note_log
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.mark import MARK_FILE, raise_mark, read_mark
-from muniment.service.resources.log.sequencing.opening import KEY_FILE
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.mark import MARK_FILE, raise_mark, read_mark
+from muniment.service.resources.log.opening import KEY_FILE
 from muniment.service.running.settings import Settings
 
 

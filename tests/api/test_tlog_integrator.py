@@ -25,9 +25,9 @@ from muniment.protocol.log.entries import (
 from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.wire import iso_time
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.store import Overtaken
+from muniment.service.resources.log import store
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.store import Overtaken
 from muniment.service.running.settings import Settings
 
 NAME = "registry.example"

@@ -12,12 +12,11 @@ from tlog_world import KEY, Kept, add_triggers, entries_of, kinds, naive, turn
 from conftest import Clock
 from mortal_turns import KILLED, NEVER, Turns
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
-from muniment.protocol.log.keys import parse_verifier_key
-from muniment.protocol.log.notes import parse_note
+from muniment.protocol.log.notes import parse_note, parse_verifier_key
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.mark import read_mark
-from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.resources.log import store
+from muniment.service.resources.log.mark import read_mark
+from muniment.service.resources.log.store import Epoch
 from muniment.service.running.settings import Settings
 
 # No turn here needs fewer steps than the least, by far; so the test has not stopped looking too early.

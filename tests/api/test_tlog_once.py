@@ -16,9 +16,9 @@ from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
 from muniment.protocol.log.entries import DeactivationFact, Fact, FunctionFact, TriggerFact, parse_entry
 from muniment.service.context import Context
-from muniment.service.resources.log.operating.rotation import rotate
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.store import Overtaken
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.operating import rotate
+from muniment.service.resources.log.store import Overtaken
 from muniment.service.running.settings import Settings
 
 ALICE, BOB = Wallet(1), Wallet(2)

@@ -11,17 +11,13 @@ from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn
 from conftest import Clock
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
 from muniment.protocol.log.entries import CloseFact, LogFact, parse_entry, previous_epoch
-from muniment.protocol.log.keys import keys_of_log, parse_verifier_key
-from muniment.protocol.log.notes import parse_note, sign_note
+from muniment.protocol.log.notes import keys_of_log, parse_note, parse_verifier_key, sign_note
 from muniment.protocol.wire import iso_time
 from muniment.service.context import Context
-from muniment.service.resources.log.operating import rotation
-from muniment.service.resources.log.operating.freeze import freeze, resume
-from muniment.service.resources.log.operating.rotation import begin, rotate
-from muniment.service.resources.log.operating.status import look
-from muniment.service.resources.log.sequencing import opening
-from muniment.service.resources.log.sequencing.mark import MARK_FILE, raise_mark
-from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.resources.log import opening, operating
+from muniment.service.resources.log.mark import MARK_FILE, raise_mark
+from muniment.service.resources.log.operating import begin, freeze, look, resume, rotate
+from muniment.service.resources.log.store import Epoch
 from muniment.service.running.settings import Settings
 
 NAME, NEXT_KEY = "registry.example", "22" * 32
@@ -216,7 +212,7 @@ def killed(*_: object, **__: object) -> None:
 
 
 STEPS: dict[str, tuple[object, str]] = {
-    "begin_closing": (rotation.store, "begin_closing"), "turn": (rotation.Integrator, "turn"),
+    "begin_closing": (operating.store, "begin_closing"), "turn": (operating.Integrator, "turn"),
     "begin_epoch": (opening, "begin_epoch"), "take_next_secret": (opening, "take_next_secret"),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from builders import TriggerDraft, Wallet, deploy, register
 from conftest import Clock
 from muniment.client import AsyncRegistry, Forged, NotLoggedYet, Retry, Rules
 from muniment.protocol.functions.types import Function
-from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.log.notes import keys_of_log
 from muniment.protocol.triggers.types import RecordedDeactivation, Trigger
 from muniment.protocol.wire import decode_text
 from muniment.service.app import Application

@@ -12,15 +12,12 @@ from tlog_world import KEY, add_triggers, entries_of, epoch_of, turn
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
 from muniment.protocol.evm.hex import HexString
-from muniment.protocol.log.checkpoints import open_checkpoint
-from muniment.protocol.log.growth import EMPTY, grow
-from muniment.protocol.log.keys import parse_verifier_key
-from muniment.protocol.log.notes import parse_note, verified
-from muniment.protocol.log.proofs import check_proof, parse_proof
-from muniment.protocol.log.tiles import ENTRIES, Tile, split_entries
+from muniment.protocol.log.checkpoints import check_proof, open_checkpoint, parse_proof
+from muniment.protocol.log.notes import parse_note, parse_verifier_key, verified
+from muniment.protocol.log.tiles import EMPTY, ENTRIES, Tile, grow, split_entries
 from muniment.protocol.log.tree import leaf_hash
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log import store
 from muniment.service.running.settings import Settings
 
 NAME = "registry.example"
@@ -206,7 +203,7 @@ async def test_a_tile_of_the_tail_reads_and_hashes_each_entry_once(
     await turn(context, clock)
     await add_triggers(context, 200)
     await turn(context, clock)
-    monkeypatch.setattr("muniment.service.resources.log.serving.reading.leaf_hash", counted)
+    monkeypatch.setattr("muniment.service.resources.log.reading.leaf_hash", counted)
     for width in (1, 202, 7, 202):
         assert (await client.get(f"/log/1/tile/{Tile(0, 0, width).path}")).status_code == 200
     assert len(hashed) == 202  # two are of the log itself

@@ -16,11 +16,11 @@ import pytest
 from tlog_world import KEY, epoch_of, turn
 
 from conftest import Clock
-from muniment.protocol.log.growth import EMPTY, grow
+from muniment.protocol.log.tiles import EMPTY, grow
 from muniment.protocol.log.types import State
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.store import STEPS, Batch, Checked, Epoch, Overtaken
+from muniment.service.resources.log import store
+from muniment.service.resources.log.store import STEPS, Batch, Checked, Epoch, Overtaken
 from muniment.service.running.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -16,14 +16,12 @@ from tlog_world import epoch_of
 
 from conftest import NOW_MS, Clock
 from muniment.protocol.log.checkpoints import Checkpoint
-from muniment.protocol.log.keys import SigningKey, keys_of_log
-from muniment.protocol.log.notes import Note, sign_note
+from muniment.protocol.log.notes import Note, SigningKey, keys_of_log, sign_note
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.mark import MARK_FILE
-from muniment.service.resources.log.witnessing.policies import read_policy
-from muniment.service.resources.log.witnessing.witness_client import known_checkpoints
+from muniment.service.resources.log import store
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.mark import MARK_FILE
+from muniment.service.resources.log.witnesses import known_checkpoints, read_policy
 from muniment.service.running.settings import Settings
 from witness_site import Lie, WitnessSite, larger, status
 from witnessed import KEYS, LOG

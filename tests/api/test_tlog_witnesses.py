@@ -17,8 +17,8 @@ from tlog_world import epoch_of, shown
 from conftest import NOW_MS, Clock
 from muniment.protocol.log.notes import parse_note
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.witnessing import witness_client
+from muniment.service.resources.log import witnesses as asking
+from muniment.service.resources.log.integrator import Integrator
 from muniment.service.running.settings import Settings
 from witness_site import (
     Lie,
@@ -117,7 +117,7 @@ async def test_a_slow_witness_is_not_waited_for(
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(witness_client, "SECONDS_MAX", 0.3)
+    monkeypatch.setattr(asking, "SECONDS_MAX", 0.3)
     witnesses[0].lie = slow
     epoch = await grow(context, clock, integrator)
     assert (epoch.note_size, set(signers(epoch, witnesses))) == (2, {1})

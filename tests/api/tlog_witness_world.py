@@ -12,9 +12,9 @@ from applications import another_process
 from conftest import Clock
 from muniment.protocol.log.notes import parse_note, verified
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.store import Epoch
-from muniment.service.resources.log.witnessing.witness_client import Outcome
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.store import Epoch
+from muniment.service.resources.log.witnesses import Outcome
 from muniment.service.running.metrics.values import render
 from scraped import Scraped
 from witness_site import Reply, WitnessSite

@@ -9,17 +9,16 @@ from conftest import Clock
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
-from muniment.protocol.log.keys import keys_of_log, parse_verifier_key
-from muniment.protocol.log.notes import parse_note, verified
+from muniment.protocol.log.notes import keys_of_log, parse_note, parse_verifier_key, verified
 from muniment.protocol.log.tiles import split_entries, unpacked
 from muniment.protocol.log.tree import complete_hash, leaf_hash, root_hash
 from muniment.protocol.wire import iso_time
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.checking import check
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.opening import secret_of
-from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.resources.log import store
+from muniment.service.resources.log.checking import check
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.opening import secret_of
+from muniment.service.resources.log.store import Epoch
 from muniment.service.resources.triggers import store as triggers
 from muniment.service.resources.triggers.store import NewRow
 

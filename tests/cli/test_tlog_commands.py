@@ -16,11 +16,10 @@ from backing_up import done, run
 from builders import TriggerDraft, deploy, register
 from muniment.service.app import Application, build_context
 from muniment.service.context import Context
-from muniment.service.resources.log.operating import freeze
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.mark import MARK_FILE
-from muniment.service.resources.log.sequencing.opening import KEY_FILE, NEXT_KEY_FILE
+from muniment.service.resources.log import operating, store
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.mark import MARK_FILE
+from muniment.service.resources.log.opening import KEY_FILE, NEXT_KEY_FILE
 from muniment.service.running.settings import Settings
 from muniment.service.storage.database import Database
 
@@ -104,7 +103,7 @@ def test_a_frozen_log_is_reported_and_resumed(data: Path) -> None:
 
 
 def test_a_command_that_another_process_overtakes_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = freeze.require_epoch
+    seen = operating.require_epoch
 
     async def overtaken(database: Database) -> store.Epoch:
         epoch = await seen(database)
@@ -112,7 +111,7 @@ def test_a_command_that_another_process_overtakes_says_so(data: Path, monkeypatc
             await database.write(lambda tx: store.freeze(tx, epoch, "another operator"))
         return epoch
 
-    monkeypatch.setattr(freeze, "require_epoch", overtaken)
+    monkeypatch.setattr(operating, "require_epoch", overtaken)
     refused = run("tlog", "freeze", data=data, **NAMED)
     assert refused.exit_code == 1
     assert refused.stderr == (

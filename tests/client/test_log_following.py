@@ -10,8 +10,7 @@ import pytest
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, Progress, Rules, Seen
 from muniment.protocol.log.entries import BackfilledFact, CloseFact, Entry, parse_entry
-from muniment.protocol.log.keys import COSIGNATURE, keys_of_log, signing_key
-from muniment.protocol.log.notes import sign_note
+from muniment.protocol.log.notes import COSIGNATURE, keys_of_log, sign_note, signing_key
 from muniment.protocol.log.policy import parse_policy
 from muniment.protocol.log.tiles import BUNDLE_BYTES_MAX
 from muniment.protocol.wire import iso_time

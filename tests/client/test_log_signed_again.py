@@ -20,7 +20,7 @@ from log_site import SECRET
 from muniment.client import Forged, Registry, Retry
 from muniment.client.flows.log.proving import Provable
 from muniment.protocol.errors import NotLoggedYet
-from muniment.protocol.log.keys import COSIGNATURE, signing_key
+from muniment.protocol.log.notes import COSIGNATURE, signing_key
 from proving import NODE, Failed, prove
 
 each_lie = pytest.mark.parametrize("lie", LIES, ids=[each.tell.__name__ for each in LIES])

@@ -23,7 +23,7 @@ from conformance import check_answer, document
 from conftest import Clock
 from muniment.service.app import Application, build_context
 from muniment.service.http.operation import METHODS
-from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.integrator import Integrator
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, operator_key
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from log_site import NOW_S, LogSite, SiteEpoch, trigger_fact
+from muniment.protocol.log.checkpoints import parse_proof
 from muniment.protocol.log.entries import DeactivationFact, FunctionFact, description_hash
-from muniment.protocol.log.proofs import parse_proof
 from proving import NODE, Failed, prove
 
 pytestmark = [pytest.mark.node, pytest.mark.skipif(NODE is None, reason="Node.js is not installed")]

@@ -12,8 +12,7 @@ import pytest
 
 from builders import Bundle, deploy
 from muniment.protocol.log.checkpoints import open_checkpoint
-from muniment.protocol.log.keys import parse_verifier_key
-from muniment.protocol.log.notes import parse_note
+from muniment.protocol.log.notes import parse_note, parse_verifier_key
 from muniment.protocol.log.tree import complete_hash, leaf_hash, root_hash
 from service import Service
 

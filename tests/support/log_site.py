@@ -11,11 +11,9 @@ import httpx2
 import msgspec
 
 from muniment.client import Registry, Retry
-from muniment.protocol.log.checkpoints import Checkpoint
+from muniment.protocol.log.checkpoints import Checkpoint, Proof
 from muniment.protocol.log.entries import NO_EPOCH, BackfilledFact, LogFact, TriggerFact, previous_epoch
-from muniment.protocol.log.keys import SigningKey, keys_of_log
-from muniment.protocol.log.notes import Note, sign_note
-from muniment.protocol.log.proofs import Proof
+from muniment.protocol.log.notes import Note, SigningKey, keys_of_log, sign_note
 from muniment.protocol.log.tiles import ENTRIES, WIDTH, join_entries, parse_path, width_at
 from muniment.protocol.log.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash, root_hash
 from muniment.protocol.log.types import LogEpoch, LogShown

@@ -20,8 +20,8 @@ from typing import Any, Final
 from limitless import unlimited_settings
 from muniment.service.app import build_context
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.sequencing.store import Overtaken
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.store import Overtaken
 from muniment.service.storage.postgres import transaction as postgres_transaction
 from muniment.service.storage.postgres.transaction import PostgresTransaction
 from muniment.service.storage.sqlite.jobs import SqliteTransaction

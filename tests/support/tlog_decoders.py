@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from decoder import FIELD, KIB, PLAIN, Decoder
-from muniment.protocol.log.checkpoints import parse_checkpoint
+from muniment.protocol.log.checkpoints import parse_checkpoint, parse_proof
 from muniment.protocol.log.entries import parse_entry
 from muniment.protocol.log.fields import time_ms_of
-from muniment.protocol.log.keys import COSIGNATURE, VerifierKey, parse_verifier_key
-from muniment.protocol.log.notes import parse_note
+from muniment.protocol.log.notes import COSIGNATURE, VerifierKey, parse_note, parse_verifier_key
 from muniment.protocol.log.policy import parse_policy
-from muniment.protocol.log.proofs import parse_proof
 from muniment.protocol.log.tiles import parse_path, split_entries
-from muniment.service.resources.log.witnessing.messages import parse_cosignature, parse_size
+from muniment.service.resources.log.witnesses import parse_cosignature, parse_size
 
 _CHECKPOINT = b"a\n1\n" + b"A" * 43 + b"=\n"
 _SIGNED = b"\n\xe2\x80\x94 a AAAAAAA=\n"

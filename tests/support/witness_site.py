@@ -15,8 +15,7 @@ from typing import NamedTuple
 from local_server import LocalServer
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
 from muniment.protocol.log.fields import hash_of, number_of
-from muniment.protocol.log.keys import COSIGNATURE, SigningKey, VerifierKey, signing_key
-from muniment.protocol.log.notes import Note, parse_note, sign_note
+from muniment.protocol.log.notes import COSIGNATURE, Note, SigningKey, VerifierKey, parse_note, sign_note, signing_key
 from muniment.protocol.log.tree import EMPTY_ROOT, check_consistency
 
 SIZE_TYPE = "text/x.tlog.size"

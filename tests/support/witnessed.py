@@ -13,9 +13,9 @@ import pytest
 
 from conftest import Clock
 from limitless import unlimited_settings
-from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.log.notes import keys_of_log
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.integrator import Integrator
 from muniment.service.running.settings import Settings
 from witness_site import WitnessSite, sites, write_policy
 

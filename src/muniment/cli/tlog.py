@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muniment.client import Forked, Progress, Registry, Rules, Seen
     from muniment.protocol.log.entries import DeactivationFact
     from muniment.protocol.log.notes import Note
-    from muniment.service.resources.log.sequencing.store import Epoch
+    from muniment.service.resources.log.store import Epoch
 
 
 @click.group()
@@ -33,7 +33,7 @@ def tlog() -> None:
 @contextmanager
 def _errors_and_races() -> Generator[None]:
     """As `errors_on_one_line`, also where another process changed the log at the same time."""
-    from muniment.service.resources.log.sequencing.store import Overtaken
+    from muniment.service.resources.log.store import Overtaken
 
     with output.errors_on_one_line():
         try:
@@ -49,7 +49,7 @@ def _errors_and_races() -> Generator[None]:
 @json_option
 def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
-    from muniment.service.resources.log.operating.status import look, shown
+    from muniment.service.resources.log.operating import look, shown
 
     with output.errors_on_one_line():
         state = in_registry(config, flags, look)
@@ -66,7 +66,7 @@ def freeze_log(config: Path | None, **flags: object) -> None:
 
     The service keeps running, and its records wait for the log. Do this before you move the database.
     """
-    from muniment.service.resources.log.operating.freeze import freeze
+    from muniment.service.resources.log.operating import freeze
 
     with _errors_and_races():
         _print_epoch(in_registry(config, flags, freeze))
@@ -88,7 +88,7 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
     It first checks the whole stored tree, and that it begins with every known checkpoint. If a check fails, the command
     refuses: begin another epoch with `muniment tlog begin`.
     """
-    from muniment.service.resources.log.operating.freeze import resume
+    from muniment.service.resources.log.operating import resume
 
     with _errors_and_races():
         notes = [_bytes_of(path) for path in seen]
@@ -104,7 +104,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     The new epoch has its own origin. Its first entry names the last tree that this host knows to be signed, so everyone
     sees what is missing. Followers must accept it.
     """
-    from muniment.service.resources.log.operating.rotation import begin
+    from muniment.service.resources.log.operating import begin
 
     with _errors_and_races():
         _print_epoch(in_registry(config, flags, begin))
@@ -119,7 +119,7 @@ def rotate_key(config: Path | None, **flags: object) -> None:
     in the file `tlog-key` afterwards; elsewhere it is that of MUNIMENT_TLOG_KEY_NEXT, which the services then need as
     MUNIMENT_TLOG_KEY. The command can be repeated after an interruption.
     """
-    from muniment.service.resources.log.operating.rotation import rotate
+    from muniment.service.resources.log.operating import rotate
 
     with _errors_and_races():
         _print_epoch(in_registry(config, flags, rotate))

@@ -30,7 +30,7 @@ from muniment.protocol.wire import DateTime, Record
 from muniment.service.auth.secrets import RingFile, Secret
 from muniment.service.blocks import IN_DATABASE, block_directory, is_in_s3, open_s3
 from muniment.service.blocks.files import FileBlockStore
-from muniment.service.resources.log.sequencing.opening import KEY_FILE
+from muniment.service.resources.log.opening import KEY_FILE
 
 if TYPE_CHECKING:
     from muniment.service.blocks.store import BlockStore

@@ -10,7 +10,7 @@ import pytest
 from breaking import breaks
 from muniment.operate.doctor.findings import Examined, Level
 from muniment.operate.doctor.log import check_log, judge_log
-from muniment.service.resources.log.sequencing.store import Epoch
+from muniment.service.resources.log.store import Epoch
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database
 

@@ -14,10 +14,9 @@ from muniment.operate.doctor.examination import CHECKS
 from muniment.operate.doctor.findings import Examined, Finding, Level
 from muniment.operate.doctor.log import check_witnesses
 from muniment.protocol.log.checkpoints import Checkpoint
-from muniment.protocol.log.keys import keys_of_log
-from muniment.protocol.log.notes import sign_note
+from muniment.protocol.log.notes import keys_of_log, sign_note
 from muniment.service.context import Context
-from muniment.service.resources.log.sequencing.integrator import Integrator
+from muniment.service.resources.log.integrator import Integrator
 from muniment.service.running.settings import Settings
 from witness_site import WitnessSite, sites, write_policy
 

@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given, strategies as st
 from tlog_trees import Nodes, entries, vectors
 
-from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
+from muniment.protocol.log.checkpoints import (
+    Checkpoint,
+    Proof,
+    check_proof,
+    open_checkpoint,
+    parse_checkpoint,
+    parse_proof,
+)
 from muniment.protocol.log.fields import SIZE_MAX
-from muniment.protocol.log.keys import keys_of_log
-from muniment.protocol.log.notes import Note, parse_note, sign_note
-from muniment.protocol.log.proofs import Proof, check_proof, parse_proof
+from muniment.protocol.log.notes import Note, keys_of_log, parse_note, sign_note
 from muniment.protocol.log.tree import hashes_of, inclusion_ranges, leaf_hash, root_hash
 
 KEY, TIME_KEY = keys_of_log("example.org/log/1", bytes(range(32)))

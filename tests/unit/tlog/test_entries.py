@@ -22,7 +22,7 @@ from muniment.protocol.log.entries import (
     parse_entry,
     previous_epoch,
 )
-from muniment.protocol.log.keys import keys_of_log
+from muniment.protocol.log.notes import keys_of_log
 from muniment.protocol.log.tiles import ENTRY_BYTES_MAX
 from muniment.protocol.log.tree import leaf_hash
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX

@@ -15,8 +15,7 @@ from test_tiles import tiles_of
 from tlog_trees import Nodes, entries
 
 from muniment.protocol.log.checkpoints import Checkpoint
-from muniment.protocol.log.keys import ED25519, keys_of_log
-from muniment.protocol.log.notes import parse_note, sign_note, verified
+from muniment.protocol.log.notes import ED25519, keys_of_log, parse_note, sign_note, verified
 from muniment.protocol.log.tiles import Tile
 from muniment.protocol.log.tree import consistency_ranges, hashes_of, inclusion_ranges, leaf_hash, root_hash
 

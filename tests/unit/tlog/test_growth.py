@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from test_tiles import tiles_of
 from tlog_trees import entries, naive_root
 
-from muniment.protocol.log.growth import EMPTY, Edge, grow
-from muniment.protocol.log.tiles import ENTRIES, WIDTH, split_entries
+from muniment.protocol.log.tiles import EMPTY, ENTRIES, WIDTH, Edge, grow, split_entries
 from muniment.protocol.log.tree import EMPTY_ROOT
 
 

@@ -13,22 +13,20 @@ from tlog_trees import vectors
 from muniment.protocol.log import ed25519
 from muniment.protocol.log.checkpoints import parse_checkpoint
 from muniment.protocol.log.fields import base64_of
-from muniment.protocol.log.keys import (
+from muniment.protocol.log.notes import (
     COSIGNATURE,
     ED25519,
-    SigningKey,
-    VerifierKey,
-    keys_of_log,
-    parse_verifier_key,
-    signing_key,
-)
-from muniment.protocol.log.notes import (
     NOTE_BYTES_MAX,
     SIGNATURES_MAX,
     Note,
     NoteSignature,
+    SigningKey,
+    VerifierKey,
+    keys_of_log,
     parse_note,
+    parse_verifier_key,
     sign_note,
+    signing_key,
     verified,
 )
 

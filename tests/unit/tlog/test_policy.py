@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.protocol.log.keys import COSIGNATURE, ED25519, VerifierKey
+from muniment.protocol.log.notes import COSIGNATURE, ED25519, VerifierKey
 from muniment.protocol.log.policy import GROUPS_MAX, LOGS_MAX, WITNESSES_MAX, parse_policy
 
 

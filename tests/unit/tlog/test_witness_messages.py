@@ -9,15 +9,15 @@ import pytest
 
 from muniment.protocol.log.checkpoints import parse_checkpoint
 from muniment.protocol.log.fields import hash_of
-from muniment.protocol.log.keys import COSIGNATURE, signing_key
-from muniment.protocol.log.notes import parse_note, sign_note
-from muniment.service.resources.log.witnessing.messages import (
+from muniment.protocol.log.notes import COSIGNATURE, parse_note, sign_note, signing_key
+from muniment.service.resources.log.witnesses import (
     checkpoint_path,
     parse_cosignature,
     parse_size,
+    read_policy,
     request_body,
+    witnesses_of,
 )
-from muniment.service.resources.log.witnessing.policies import read_policy, witnesses_of
 from muniment.service.running.settings import Settings
 
 # The example of the specification tlog-witness, section "add-checkpoint" (github.com/C2SP/C2SP, commit

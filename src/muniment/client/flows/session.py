@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muniment.client.failures import Reply
     from muniment.client.signers import Signer
     from muniment.protocol.functions.rules import Manifest
-    from muniment.protocol.log.keys import VerifierKey
+    from muniment.protocol.log.notes import VerifierKey
 
 T = TypeVar("T")
 # Manifests that are kept, of some kilobytes each. A manifest never changes: its CID is its hash.

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.protocol.errors import Refusal
-from muniment.protocol.log.keys import parse_verifier_key
-from muniment.service.resources.log.sequencing import opening, store
-from muniment.service.resources.log.sequencing.checking import check_beginning
-from muniment.service.resources.log.witnessing.policies import read_policy
-from muniment.service.resources.log.witnessing.witness_client import known_checkpoints
+from muniment.protocol.log.notes import parse_verifier_key
+from muniment.service.resources.log import opening, store
+from muniment.service.resources.log.checking import check_beginning
+from muniment.service.resources.log.witnesses import known_checkpoints, read_policy
 
 if TYPE_CHECKING:
     from muniment.operate.doctor.findings import Examined
-    from muniment.service.resources.log.sequencing.store import Epoch
-    from muniment.service.resources.log.witnessing.witness_client import KnownCheckpoint
+    from muniment.service.resources.log.store import Epoch
+    from muniment.service.resources.log.witnesses import KnownCheckpoint
     from muniment.service.storage.database import Database
 
 # A log without new entries is signed every minute.

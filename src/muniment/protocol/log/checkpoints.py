@@ -1,12 +1,19 @@
-"""Checkpoints: signed notes with the size and the root of a log's tree (c2sp.org/tlog-checkpoint 1.0.0)."""
+"""Checkpoints: signed notes with the size and the root of a log's tree (c2sp.org/tlog-checkpoint 1.0.0).
+
+With one comes the proof that an entry is in a log, which can be checked without a connection (c2sp.org/tlog-proof@v1,
+a draft).
+"""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from muniment.protocol.log.fields import HASH_BYTES, SIZE_MAX, base64_of, check_line, hash_of, number_of
-from muniment.protocol.log.keys import VerifierKey
-from muniment.protocol.log.notes import Note, verified
+import msgspec
+
+from muniment.protocol.log.fields import HASH_BYTES, SIZE_MAX, base64_of, bytes_of, check_line, hash_of, number_of
+from muniment.protocol.log.notes import NOTE_BYTES_MAX, Note, VerifierKey, parse_note, verified
+from muniment.protocol.log.tiles import ENTRY_BYTES_MAX
+from muniment.protocol.log.tree import check_inclusion
 
 # The origin, the size and the root.
 _LINES: Final = 3
@@ -51,4 +58,61 @@ def open_checkpoint(note: Note, key: VerifierKey) -> Checkpoint:
         raise ValueError(f"the checkpoint is of the log {checkpoint.origin}, not of {key.name}")
     if key not in verified(note, [key]):
         raise ValueError(f"the checkpoint has no signature by {key.text}")
+    return checkpoint
+
+
+_HEAD: Final = "c2sp.org/tlog-proof@v1"
+_HASHES_MAX: Final = 63
+# The head, the extra data, the index, the hashes.
+_PROOF_BYTES_MAX: Final = NOTE_BYTES_MAX + 2 * ENTRY_BYTES_MAX + (_HASHES_MAX + 3) * 64
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """An entry's index, the hashes from its leaf to the root, and the checkpoint of the log, all unverified.
+
+    `extra` is optional data that the proof does not cover.
+    """
+
+    index: int
+    hashes: tuple[bytes, ...]
+    checkpoint: Note
+    extra: bytes | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The proof as it is sent and stored."""
+        lines = [_HEAD] if self.extra is None else [_HEAD, f"extra {base64_of(self.extra)}"]
+        lines += [f"index {self.index}", *map(base64_of, self.hashes), "", ""]
+        return "\n".join(lines).encode() + self.checkpoint.data
+
+
+def parse_proof(data: bytes) -> Proof:
+    """The proof in `data`, unverified. Raises `ValueError`."""
+    if len(data) > _PROOF_BYTES_MAX:
+        raise ValueError(f"a proof has at most {_PROOF_BYTES_MAX} bytes")
+    head, empty, note = data.partition(b"\n\n")
+    try:
+        lines = head.decode("ascii").split("\n")
+    except UnicodeDecodeError:
+        raise ValueError("the lines of a proof before its checkpoint are ASCII") from None
+    if not empty or lines.pop(0) != _HEAD:
+        raise ValueError(f"a proof begins with {_HEAD}, and an empty line comes before its checkpoint")
+    extra = None
+    if lines and lines[0].startswith("extra "):
+        extra = bytes_of(lines.pop(0).removeprefix("extra "), "the extra data of the proof")
+    if not lines or not lines[0].startswith("index "):
+        raise ValueError("a proof has a line with the index of the entry")
+    index = number_of(lines.pop(0).removeprefix("index "), "the index of the proof")
+    if len(lines) > _HASHES_MAX:
+        raise ValueError(f"a proof has at most {_HASHES_MAX} hashes")
+    return Proof(index, tuple(hash_of(line, "a hash of the proof") for line in lines), parse_note(note), extra)
+
+
+def check_proof(proof: Proof, leaf: bytes, key: VerifierKey) -> Checkpoint:
+    """Check that the log of `key` has an entry with the leaf hash `leaf`. Raises `ValueError`.
+
+    Returns the checkpoint. `policy` decides whether enough witnesses signed it.
+    """
+    checkpoint = open_checkpoint(proof.checkpoint, key)
+    check_inclusion(leaf, proof.index, checkpoint.size, checkpoint.root, proof.hashes)
     return checkpoint

@@ -18,7 +18,7 @@ from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.log.fields import base64_of, check_line, hash_of, number_of, time_ms_of
-from muniment.protocol.log.keys import parse_verifier_key
+from muniment.protocol.log.notes import parse_verifier_key
 from muniment.protocol.log.tiles import ENTRY_BYTES_MAX
 from muniment.protocol.wire import ProvedText
 

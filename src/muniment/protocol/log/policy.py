@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from muniment.protocol.log.keys import COSIGNATURE, VerifierKey, parse_verifier_key
+from muniment.protocol.log.notes import COSIGNATURE, VerifierKey, parse_verifier_key
 
 POLICY_BYTES_MAX: Final = 256 * 1024
 # The draft asks for 32 of each at least.

@@ -37,8 +37,8 @@ from muniment.service.pins.worker import Pinner
 from muniment.service.resources.feed.hub import Hub
 from muniment.service.resources.feed.reading import remove_old
 from muniment.service.resources.intents.store import mark_expired
-from muniment.service.resources.log.sequencing.integrator import Integrator
-from muniment.service.resources.log.serving.reading import Tail
+from muniment.service.resources.log.integrator import Integrator
+from muniment.service.resources.log.reading import Tail
 from muniment.service.resources.runs.pruning import DAY_MS, remove_old as remove_old_runs
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.resources.webhooks.deliverer import Deliverer

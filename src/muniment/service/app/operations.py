@@ -27,9 +27,9 @@ from muniment.service.http.request import Request, media_ranges, named_quality
 from muniment.service.resources.feed.routes import OPERATIONS as FEED
 from muniment.service.resources.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.service.resources.intents.routes import OPERATIONS as INTENTS
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.opening import name_fault
-from muniment.service.resources.log.serving.routes import OPERATIONS as LOG
+from muniment.service.resources.log import store
+from muniment.service.resources.log.opening import name_fault
+from muniment.service.resources.log.routes import OPERATIONS as LOG
 from muniment.service.resources.runs.routes import OPERATIONS as RUNS
 from muniment.service.resources.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.service.resources.users.routes import OPERATIONS as USERS

@@ -21,7 +21,7 @@ from muniment.service.blocks import block_directory, open_blocks, place_of_block
 from muniment.service.context import Context
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.resources.functions.store import find_inputs
-from muniment.service.resources.log.witnessing.policies import read_policy
+from muniment.service.resources.log.witnesses import read_policy
 from muniment.service.running.clock import STEADY_MS, Clock
 from muniment.service.running.limits.buckets import MEMORY_FILE, Memory, open_memory
 from muniment.service.running.limits.disk import DiskReserve

@@ -9,7 +9,7 @@ from muniment.service.console import reading
 from muniment.service.console.parts import absolute, identifier, milliseconds, relative, state, table
 from muniment.service.console.words import is_active, kinds_of, when
 from muniment.service.http.html.markup import Html, html, seen, strange
-from muniment.service.resources.log.serving.routes import get_log
+from muniment.service.resources.log.routes import get_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

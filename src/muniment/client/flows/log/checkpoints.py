@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from muniment.client.flows.log.entries import Entries
     from muniment.client.flows.session import Session
     from muniment.client.steps import Flow
-    from muniment.protocol.log.keys import VerifierKey
-    from muniment.protocol.log.notes import Note
+    from muniment.protocol.log.notes import Note, VerifierKey
     from muniment.protocol.log.policy import Policy
     from muniment.protocol.log.types import LogEpoch
 

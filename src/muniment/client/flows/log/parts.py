@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from muniment.client.failures import Forged
 from muniment.client.steps import Flow, Send
 from muniment.protocol.log.fields import HASH_BYTES
-from muniment.protocol.log.keys import VerifierKey, parse_verifier_key
-from muniment.protocol.log.notes import Note, parse_note
+from muniment.protocol.log.notes import Note, VerifierKey, parse_note, parse_verifier_key
 from muniment.protocol.log.tiles import (
     ENTRIES,
     WIDTH,

@@ -14,10 +14,9 @@ from muniment.client.steps import Flow, Send
 from muniment.protocol.errors import FunctionNotFound, NothingDeactivated, Refusal, TriggerNotFound
 from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import BundleCid
+from muniment.protocol.log.checkpoints import check_proof, parse_proof
 from muniment.protocol.log.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash, parse_entry
-from muniment.protocol.log.keys import VerifierKey, parse_verifier_key
-from muniment.protocol.log.notes import verified
-from muniment.protocol.log.proofs import check_proof, parse_proof
+from muniment.protocol.log.notes import VerifierKey, parse_verifier_key, verified
 from muniment.protocol.log.tree import leaf_hash
 from muniment.protocol.triggers.rules import consent
 from muniment.protocol.triggers.typed_data import registry_domain
@@ -25,7 +24,7 @@ from muniment.protocol.triggers.types import RecordedDeactivation, Trigger, Valu
 
 if TYPE_CHECKING:
     from muniment.client.flows.session import Session
-    from muniment.protocol.log.proofs import Proof
+    from muniment.protocol.log.checkpoints import Proof
 
 Provable = Trigger | Function | RecordedDeactivation
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
 import msgspec
 
-from muniment.protocol.log.growth import Edge, Grown, StoredTile
-from muniment.protocol.log.keys import COSIGNATURE, parse_verifier_key
-from muniment.protocol.log.notes import parse_note, verified
-from muniment.protocol.log.tiles import HEIGHT, WIDTH
+from muniment.protocol.log.notes import COSIGNATURE, parse_note, parse_verifier_key, verified
+from muniment.protocol.log.tiles import HEIGHT, WIDTH, Edge, Grown, StoredTile
 from muniment.protocol.log.types import State
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Reader, Transaction
+
 
 FUNCTION: Final = 1
 TRIGGER: Final = 2

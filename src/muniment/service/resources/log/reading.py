@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from muniment.protocol.errors import LogPartNotFound
+from muniment.protocol.log.checkpoints import Proof
 from muniment.protocol.log.fields import HASH_BYTES
 from muniment.protocol.log.notes import parse_note
-from muniment.protocol.log.proofs import Proof
 from muniment.protocol.log.tiles import (
     ENTRIES,
     WIDTH,
@@ -20,12 +20,13 @@ from muniment.protocol.log.tiles import (
     width_at,
 )
 from muniment.protocol.log.tree import hashes_of, inclusion_ranges, leaf_hash, nodes_of
-from muniment.service.resources.log.sequencing import store
+from muniment.service.resources.log import store
 
 if TYPE_CHECKING:
     from muniment.service.http.request import Request
-    from muniment.service.resources.log.sequencing.store import Epoch
+    from muniment.service.resources.log.store import Epoch
     from muniment.service.storage.database import Reader
+
 
 # Bytes of stored rows, read and perhaps hashed, for one unit; the same that were unpacked. To unpack, a thread is used.
 _READ_PER_UNIT: Final = 16 * 1024

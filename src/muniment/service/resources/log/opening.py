@@ -13,21 +13,21 @@ from muniment import durable
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
 from muniment.protocol.log.entries import NO_EPOCH, LogFact, Reason, previous_epoch
 from muniment.protocol.log.fields import HASH_BYTES
-from muniment.protocol.log.growth import EMPTY, grow
-from muniment.protocol.log.keys import keys_of_log, parse_verifier_key
-from muniment.protocol.log.notes import parse_note
+from muniment.protocol.log.notes import keys_of_log, parse_note, parse_verifier_key
+from muniment.protocol.log.tiles import EMPTY, grow
 from muniment.protocol.wire import iso_time
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.checking import signed_cursors
-from muniment.service.resources.log.sequencing.facts import last_numbers
-from muniment.service.resources.log.sequencing.mark import Mark, claim_place, read_mark
-from muniment.service.resources.log.sequencing.store import KINDS, Epoch
+from muniment.service.resources.log import store
+from muniment.service.resources.log.checking import signed_cursors
+from muniment.service.resources.log.facts import last_numbers
+from muniment.service.resources.log.mark import Mark, claim_place, read_mark
+from muniment.service.resources.log.store import KINDS, Epoch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.service.context import Context
     from muniment.service.running.settings import Settings
+
 
 KEY_FILE: Final = "tlog-key"
 NEXT_KEY_FILE: Final = "tlog-key.next"

@@ -15,12 +15,13 @@ from muniment.protocol.log.fields import time_ms_of
 from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.wire import iso_time
 from muniment.service.resources.functions import store as functions
-from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
+from muniment.service.resources.log.store import DEACTIVATION, FUNCTION, TRIGGER
 from muniment.service.resources.triggers import store as triggers
 from muniment.service.resources.triggers.store import split_sigs
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Reader
+
 
 # Rows of a read: a record usually has a kilobyte, and at most the size of the largest request body.
 _ROWS_PER_READ: Final = 64

@@ -22,10 +22,10 @@ from muniment.protocol.log.tiles import (
 )
 from muniment.protocol.log.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
 from muniment.service.resources.functions import store as functions
-from muniment.service.resources.log.sequencing import store
-from muniment.service.resources.log.sequencing.facts import COUNT
-from muniment.service.resources.log.sequencing.mark import read_mark
-from muniment.service.resources.log.sequencing.store import DEACTIVATION, FUNCTION, KINDS, TRIGGER, Checked
+from muniment.service.resources.log import store
+from muniment.service.resources.log.facts import COUNT
+from muniment.service.resources.log.mark import read_mark
+from muniment.service.resources.log.store import DEACTIVATION, FUNCTION, KINDS, TRIGGER, Checked
 from muniment.service.resources.triggers import store as triggers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from muniment.protocol.log.tree import Node, StoredHash
     from muniment.service.context import Context
-    from muniment.service.resources.log.sequencing.store import Epoch
+    from muniment.service.resources.log.store import Epoch
     from muniment.service.storage.database import Reader
 
 

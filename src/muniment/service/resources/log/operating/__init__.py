@@ -1,1 +1,0 @@
-"""Operator commands of the log: status, freeze, resume, begin, rotate."""
