@@ -18,6 +18,7 @@ from muniment.cli.options import settings_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Generator
 
+    from muniment.guest.confinement import Confinement
     from muniment.relayer.explaining import Explanation
     from muniment.relayer.loop import Relayer
     from muniment.relayer.settings import RelayerSettings
@@ -110,6 +111,7 @@ async def _work(options: _Options) -> int:
 
     # The sandbox first: its processes begin before a key is read.
     async with Sandbox.open() as sandbox:
+        warn_of_missing(sandbox.confinement)
         settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
         if settings.operator_key is None and not options.dry:
             raise ValueError(
@@ -121,6 +123,14 @@ async def _work(options: _Options) -> int:
             if options.once:
                 return int(not await made.once())
             return await _serve(made, settings)
+
+
+def warn_of_missing(confinement: Confinement) -> None:
+    """A line of the log about what this system does not confine functions by; none where it has everything."""
+    import structlog
+
+    if missing := confinement.missing:
+        structlog.get_logger(__name__).warning("sandbox_incomplete", missing=", ".join(missing))
 
 
 async def _serve(made: Relayer, settings: RelayerSettings) -> int:
