@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from click.testing import Result
 from test_run import folder_of, options
-from test_run_chains import World, service, world
+from test_run_chains import OWNER, World, service, world
 
 from builders import event
 from chain import CHAIN_TESTS
@@ -37,7 +37,7 @@ def ran(world: World, tmp_path: Path) -> dict[str, Any]:
     config = json.dumps(event(contract=world.token, topics=[]))
     values = options({"feeToken": world.token, "fee": 5})
     sig = world.person.json("triggers", "create", "--function", cid, "--config", config, *values)["sig"]
-    world.chain.mint(world.token, world.person.wallet.address, 7)
+    world.chain.mint(world.token, OWNER, 7)
     (transaction,) = world.chain.ask("eth_getBlockByNumber", "latest", False)["transactions"]
     status, shown = world.tried("--trigger", sig, "--event", f"8453:{transaction}:0")
     assert (status, shown["result"]) == (0, "intents")

@@ -198,11 +198,15 @@ def _differences(run: Run, made: GuestRun, intents: list[Made]) -> list[str]:
     hashes = [each.hash for each in intents]
     computed = execution_hash(run.trigger_sig, run.trigger_type, run.trigger_data.raw, made.result, hashes)
     if computed != run.hash.raw:
-        here = f"{made.result}{f' ({made.reason}: {made.text})' if made.reason else ''}, {len(hashes)} intents"
-        return [
-            f"the function gives another result here: {here}; the record has {run.result}, {len(run.outputs)} intents"
-        ]
+        here, there = _told(made.result, made.reason, len(hashes)), _told(run.result, "", len(run.outputs))
+        return [f"the function gives another result here: {here}; the record has {there}"]
     if run.reason and run.reason.code != made.reason:
         return [f"the run stops for another reason here: {made.reason}; the record has {run.reason.code}"]
     logs = list(made.logs[: len(run.logs)]) if run.logs_cut else list(made.logs)
     return [] if logs == list(run.logs) else ["the function logs other lines here"]
+
+
+def _told(result: str, reason: str, count: int) -> str:
+    if count:
+        return f"{count} intent{'s' if count > 1 else ''}"
+    return f"{result} ({reason})" if reason else result
