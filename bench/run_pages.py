@@ -29,7 +29,7 @@ _postgres: Any = import_module("postgres")
 
 FEW: Final = 1_000
 ROUNDS: Final = 100
-_ROWS_PER_WRITE: Final = 20_000
+_ROWS_PER_WRITE: Final = 5_000
 _CONFIG: Final = "shared_buffers = 1GB\nmax_wal_size = 8GB\nwal_level = minimal\nmax_wal_senders = 0"
 
 

@@ -16,7 +16,7 @@ from intents_world import intent_body, log_body, proposal_body, record
 from tlog_world import KEY, turn
 
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, once, register
 from conftest import Clock
 from feed_writing import add_events
 from muniment.service.app import OPERATIONS, Application
@@ -25,6 +25,8 @@ from muniment.service.context import Context
 from muniment.service.http.reply import Streamed
 from muniment.service.http.request import NO_BODY, Body, Request
 from muniment.service.running.settings import Settings
+from operator_client import operator_key
+from runs_world import Relayer, hash_of, once_body, with_intents
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.timed, pytest.mark.spoils_events]
 
@@ -38,7 +40,7 @@ READ = "GET /triggers/{sig}"
 # Not in the table: operators have no limit; these two wait for other servers, and streams are charged while they go on.
 OPERATORS = {
     "PUT /intents/{hash}", "POST /intents/{hash}/proposals", "POST /intents/{hash}/logs", "POST /intents/{hash}/status",
-    "GET /intents/{hash}/moves", "GET /metrics",
+    "POST /executions", "POST /executions/{hash}/orphan", "GET /intents/{hash}/moves", "GET /metrics",
 }  # fmt: skip
 ELSEWHERE = {"GET /users/tokens", "POST /webhooks/{id}/test", "GET /events/stream"}
 # A process makes so many checks a second and no more, whoever asks.
@@ -141,6 +143,11 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
     await add_events(context.settings.data_dir, "", 6_000)
     full = intent_body(1, proposals=[proposal_body(n) for n in range(50)], logs=[log_body(n) for n in range(50)])
     hashes = await record(context, full, *(intent_body(n) for n in range(2, 120)))
+    own = Relayer(client, await operator_key(context))
+    due = await register(client, replace(draft, version="9.0.0", config=once()))
+    runs = [once_body(due, clock.now_ms, **with_intents(f"0x{n:064x}")) for n in range(8)]
+    for run in runs:
+        await own.record(run)
     token, key = {"x-auth-token": await log_in(client, ALICE)}, {"x-api-key": await api_key_of(client, ALICE)}
     listed = [sigs[50 * n :][:50] for n in range(12)]
     ended = [{"triggerSigs": each, "signature": ALICE.sign_deactivation(each)} for each in listed]
@@ -187,6 +194,10 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
         uploaded([Bundle(version=f"2.0.{n}") for n in range(12)], key),
         uploaded([Bundle(version=f"3.0.{n}", wasm=large(n)) for n in range(12)], key),
         uploaded([Bundle(version="no", wasm=large(0))], key, 400),
+        Asked("GET /executions", "/executions?limit=1"),
+        Asked("GET /executions", "/executions?limit=100"),
+        Asked("GET /executions", f"/executions?latest=1&triggerSigs={','.join(sigs[:100])}"),
+        Asked("GET /executions/{hash}", f"/executions/{hash_of(runs[0])}"),
         Asked("GET /intents", "/intents?limit=1"),
         Asked("GET /intents", "/intents?limit=100&generation=all"),
         Asked("GET /intents/{hash}", f"/intents/{hashes[0]}"),
@@ -242,6 +253,8 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
         Asked("GET /console/functions/{cid}", f"/console/functions/{cid}"),
         Asked("GET /console/triggers", "/console/triggers?offset=100000&active=false&sort=1"),
         Asked("GET /console/triggers/{sig}", f"/console/triggers/{sig}"),
+        Asked("GET /console/runs", "/console/runs"),
+        Asked("GET /console/runs/{hash}", f"/console/runs/{hash_of(runs[0])}"),
         Asked("GET /console/intents", "/console/intents"),
         Asked("GET /console/intents/{hash}", f"/console/intents/{hashes[0]}"),
         Asked("GET /", "/", headers={"accept": "text/html"}, status=303),

@@ -35,8 +35,8 @@ class RunQuery(PageQuery, frozen=True):
     created_before: Annotated[TimestampMs, Meta(description="Only earlier ones (inclusive)")] | None = None
     sort: Sort = -1
 
-    # Each has lists of its own.
-    records_per_unit: ClassVar[int] = 5
+    # Each is put together from its record, its outputs and the records of operators.
+    records_per_unit: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         """Refuse a list of triggers without `latest`, and the reverse."""

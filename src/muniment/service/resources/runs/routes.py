@@ -28,8 +28,8 @@ from muniment.service.running.limits.costs import PAGE, Cost, Shed
 if TYPE_CHECKING:
     from muniment.service.storage.database import Transaction
 
-# Each has lists of its own.
-_PAGE: Final = replace(PAGE, units=4)
+# Besides the runs, each of which is put together, four statements.
+_PAGE: Final = replace(PAGE, units=6)
 _WHOLE: Final = Cost(4, sent_bytes_per_unit=64 * 1024)
 # Of the whole SHA-256, as much as needs to differ.
 _ETAG_DIGITS: Final = 32

@@ -10,20 +10,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import UNSET
-
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.hex import Bytes32
-from muniment.protocol.runs.types import CONFLICTS_SHOWN, RunOutput, RunRecord, RunStatus
-from muniment.protocol.wire import encode, iso_time
+from muniment.protocol.runs.types import CONFLICTS_SHOWN, RunStatus
+from muniment.protocol.wire import iso_time
 from muniment.service.auth.operators import revoked_among
 from muniment.service.resources.intents.store import recorded_among
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from msgspec import UnsetType
 
     from muniment.service.storage.database import Reader, Row, Transaction
 
@@ -131,25 +126,25 @@ async def _changing(database: Reader | Transaction, rows: Sequence[Row]) -> _Cha
 
 def _text(row: Row, changing: _Changing, more_logs: str = "", rest: str = "") -> str:
     """A run as JSON; `rest` are further members, with a comma before them."""
-    seq, verdict, _, min_validations, outputs, record = row
+    seq, verdict, _, min_validations, joined, record = row
     records = changing.records.get(seq, ())
     standing = standing_of(records, changing.revoked, is_verdict=bool(verdict), min_validations=min_validations)
-    members = {
-        "outputs": [
-            RunOutput(hash=Bytes32.from_raw(each), recorded=each in changing.recorded) for each in outputs_of(outputs)
-        ],
-        "status": standing.status,
-        "validations": standing.validations,
-        "records": [_shown(each) for each in records],
-        "conflicts": [Bytes32.from_raw(each) for each in changing.conflicts.get(seq, ())[:CONFLICTS_SHOWN]],
-    }
+    outputs = ",".join(
+        f'{{"hash":"0x{each.hex()}","recorded":{"true" if each in changing.recorded else "false"}}}'
+        for each in outputs_of(joined)
+    )
+    conflicts = ",".join(f'"0x{each.hex()}"' for each in changing.conflicts.get(seq, ())[:CONFLICTS_SHOWN])
     kept = f"{record[:-2]},{more_logs}]" if more_logs else record[:-1]
-    return f"{kept},{encode(members)[1:-1].decode()}{rest}}}"
+    return (
+        f'{kept},"outputs":[{outputs}],"status":"{standing.status}","validations":{standing.validations},'
+        f'"records":[{",".join(map(_shown, records))}],"conflicts":[{conflicts}]{rest}}}'
+    )
 
 
-def _shown(record: Record) -> RunRecord:
-    orphaned: bool | UnsetType = UNSET if record.orphaned_at_ms is None else True
-    return RunRecord(
-        relayer=Address.from_raw(record.relayer), evidence=Bytes32.from_raw(record.evidence),
-        created_at=iso_time(record.created_at_ms), orphaned=orphaned,
-    )  # fmt: skip
+def _shown(record: Record) -> str:
+    """A `RunRecord` as JSON."""
+    orphaned = "" if record.orphaned_at_ms is None else ',"orphaned":true'
+    return (
+        f'{{"relayer":"{Address.from_raw(record.relayer)}","evidence":"0x{record.evidence.hex()}",'
+        f'"createdAt":"{iso_time(record.created_at_ms)}"{orphaned}}}'
+    )
