@@ -1,8 +1,8 @@
 """The lateness of a relayer: triggers of a hundred wallets that are all due at one minute, each with one intent.
 
-Usage: relaying.py [TRIGGERS], by default 1,000. Service (SQLite) and relayer are processes of this machine. The function
-is that of `muniment demo`; a run asks no node. The lateness of a run is the time from its tick until the registry has
-it. CPU time is that of the service, and that of the relayer with its sandbox.
+Usage: relaying.py [TRIGGERS], by default 1,000. Service (SQLite) and relayer are processes of this machine. The
+function is that of `muniment demo`; a run asks no node. The lateness of a run is the time from its tick until the
+registry has it. CPU time is that of the service, and that of the relayer with its sandbox.
 """
 
 from __future__ import annotations
