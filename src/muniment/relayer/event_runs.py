@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 # How far back events are looked for, whatever the delta of a trigger: older blocks are an archive's.
 _BACK_MS_MAX: Final = 86_400_000
 # Where the chains file says nothing: as many as the watcher of settlement contracts waits for.
-CONFIRMATIONS: Final = 2
+CONFIRMATIONS: Final = 3
+# A reader does not remember the blocks that it read before a restart, so it reads as many again; planned runs stay as
+# they are. No chain of the catalogue has taken back 200 blocks.
+_REORGANISED_MAX: Final = 200
 # From these on a solver may have sent the intent.
 _SUBMITTED: Final = frozenset({"submitted", "succeeded", "failed"})
 _ORPHANED: Final = "orphaned"
@@ -50,7 +53,7 @@ class EventRuns:
     own_ms: Callable[[], int]
     miss: Callable[[Gap, int, int], None] = lambda _gap, _delta_ms, _now_ms: None
     _readers: dict[int, ChainEvents] = field(default_factory=dict[int, ChainEvents], init=False)
-    # Chains with a reorganisation whose runs have not been looked at.
+    # Chains whose published runs are to be looked at: after a reorganisation, and at the start.
     _forked: set[int] = field(default_factory=set[int], init=False)
 
     async def step(self, chain_id: int, now_ms: int) -> bool:
@@ -122,9 +125,10 @@ class EventRuns:
                 nodes=self.pins.nodes[chain_id],
                 confirmations=CONFIRMATIONS if chain.confirmations is None else chain.confirmations,
                 now_ms=self.own_ms,
-                next_block=None if kept is None else max(int(kept), oldest),
+                next_block=None if kept is None else max(int(kept) - _REORGANISED_MAX, oldest),
             )
             events = self._readers[chain_id] = ChainEvents(reader)
+            self._forked.add(chain_id)
         if new:
             first_ms = min(_first_ms(each, now_ms) for each in new.values())
             block = await self._block_at(chain_id, first_ms)
@@ -146,7 +150,7 @@ class EventRuns:
         for tracked, occurrence in found:
             plan, at_ms = tracked.plan, 1_000 * occurrence.block_time_s
             due = plan.of_event(occurrence)
-            if at_ms < plan.created_ms // 1_000 * 1_000 or 0 < plan.end_ms < at_ms:
+            if at_ms <= plan.created_ms or 0 < plan.end_ms < at_ms:
                 continue
             if self.journal.entry(due.sig, due.kind, due.payload) is not None:
                 continue

@@ -151,7 +151,10 @@ class Pins:
 
         async def ask(node: Node) -> Pin:
             head = await _head(nodes, node)
-            found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
+            try:
+                found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
+            except _BeganLater:
+                found = _Block(-1, b"", 0)
             return Pin(chain_id, *found)
 
         pin = await _agreed(nodes, ask)
@@ -203,6 +206,10 @@ async def _canonical(nodes: Nodes, node: Node, block_hash: bytes) -> Pin:
     return Pin(nodes.chain.id, *found) if found is not None and found.hash == block_hash else elsewhere
 
 
+class _BeganLater(Unreachable):
+    """The chain has no block as early as that."""
+
+
 async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block:
     """The highest block with a time of at most `second`; `head` is later.
 
@@ -215,7 +222,7 @@ async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) ->
         numbers = sorted({max(0, head.number - step) for step in steps}, reverse=True)
         above, below = await _narrowed(nodes, node, numbers, above, below, second)
         if below is None and numbers[-1] == 0:
-            raise Unreachable("refused", "the chain began after the time of the run")
+            raise _BeganLater("refused", "the chain began after the time of the run")
         distance <<= _ASKED_AT_ONCE
     while above.number - below.number > 1:
         width = above.number - below.number

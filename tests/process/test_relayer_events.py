@@ -1,0 +1,227 @@
+"""Triggers of events with a real chain: planned, run, cancelled, orphaned, and not run again once submitted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from answers import ok
+from builders import TriggerDraft, deploy, event, register
+from chain import CHAIN_TESTS, SECONDS_MAX, encoded, selector
+from conftest import Clock
+from intent_bodies import operations_body
+from muniment.client import AsyncRegistry, Retry
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32, HexString
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.forms import decode_record
+from muniment.protocol.intents.hashes import intent_hash
+from muniment.protocol.intents.types import AnyNewIntent
+from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.texts import Engine
+from muniment.protocol.runs.types import NewRun, NewRunOutput
+from muniment.protocol.triggers.types import Trigger
+from muniment.relayer.caps import Caps
+from muniment.relayer.clock import RegistryClock
+from muniment.relayer.due import Due
+from muniment.relayer.event_runs import EventRuns
+from muniment.relayer.figures import Figures
+from muniment.relayer.following import Following
+from muniment.relayer.journal import Journal
+from muniment.relayer.loop import Made, Relayer
+from muniment.relayer.publication import Publication
+from muniment.relayer.settings import RelayerSettings, Served
+from muniment.service.app import Application
+from operator_client import FAR_DEADLINE, SETTLER, operator_key
+from pinned_world import CHAIN_ID, Nodal, chain, nodal
+
+__all__ = ["chain", "nodal"]
+pytestmark = CHAIN_TESTS
+
+ENGINE = Engine("a test")
+HOUR = 3_600
+
+
+@dataclass
+class Echo:
+    """A function that makes one intent for each event, with the answer of the feed in it."""
+
+    ran: list[int] = field(default_factory=list[int])
+
+    async def run(self, trigger: Trigger, due: Due) -> Made:
+        log = read_payload(due.kind, due.payload)
+        assert isinstance(log, EventPayload)
+        answer = int(log.topics[1], 16)
+        self.ran.append(answer)
+        members = {
+            "feePayer": trigger.signer, "settler": SETTLER, "deadline": str(FAR_DEADLINE), "maxFees": [],
+            "triggerSig": str(due.sig),
+            "operations": [{"opType": 1, "user": trigger.signer, "data": f"0x{answer:02x}", "events": []}],
+        }  # fmt: skip
+        nonce = log.block_hash
+        new = decode_record({**operations_body(answer, **members), "nonce": nonce}, AnyNewIntent)
+        run = NewRun(
+            trigger_sig=due.sig, trigger_type=due.kind, trigger_data=HexString.from_raw(due.payload),
+            timestamp=due.timestamp_ms, result="intents", engine=ENGINE,
+            outputs=[NewRunOutput(hash=Bytes32.from_raw(intent_hash(new)))],
+        )  # fmt: skip
+        return Made(run, [new])
+
+
+@dataclass
+class World:
+    """A registry whose clock is that of a chain, a feed whose updates are events, and a relayer."""
+
+    nodal: Nodal
+    client: httpx2.AsyncClient
+    plain: httpx2.AsyncClient
+    clock: Clock
+    key: str
+    path: Path
+    feed: Address
+    sig: Signature
+    echo: Echo = field(default_factory=Echo)
+
+    async def step(self, confirmations: int = 0) -> bool:
+        """One step of a relayer that was started anew, at the time of the newest block."""
+        now_ms = self.clock.now_ms = self.nodal.now_ms = 1_000 * self.nodal.newest_s
+        clock = RegistryClock(lambda: now_ms, lambda: 0.0)
+        served = Served(None, None, None)
+        settings = RelayerSettings(registry="http://test", served=served)
+        pins = self.nodal.pins(confirmations=0)
+
+        async def ask_time() -> None:
+            clock._told = (now_ms, 0.0)
+
+        with Journal.open(self.path) as journal:
+            registry = AsyncRegistry("http://test", operator_key=self.key, http=self.plain, retry=Retry(tries=1))
+            following = Following(registry=registry, journal=journal, served=served, own_ms=lambda: now_ms)
+            watched = pins.nodes[CHAIN_ID].chain
+            events = EventRuns(
+                chains={CHAIN_ID: type(watched)(CHAIN_ID, "Local", confirmations=confirmations)}, pins=pins,
+                registry=registry, following=following, journal=journal, own_ms=lambda: now_ms,
+            )  # fmt: skip
+            made = Relayer(
+                settings=settings, journal=journal, following=following, running=self.echo, clock=clock,
+                publishing=Publication(
+                    registry=registry, asked_again=following.asked_again, now_ms=lambda: now_ms,
+                    is_canonical=events.is_canonical,
+                ),
+                caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=ENGINE, events=events,
+                ask_time=ask_time, steady_s=lambda: 0.0, places=16,
+            )  # fmt: skip
+            return await made.once()
+
+    def update(self, answer: int) -> None:
+        """Update the feed. The price of gas is fixed, so that the same transaction can be in another block."""
+        ask = self.nodal.chain.ask
+        data = "0x" + (selector("set(int256,uint256)") + encoded((answer, 1))).hex()
+        sender = ask("eth_accounts")[0]
+        sent = ask("eth_sendTransaction", {
+            "from": sender, "to": self.feed, "data": data, "gas": hex(500_000), "gasPrice": hex(10**11),
+        })  # fmt: skip
+        deadline = time.monotonic() + SECONDS_MAX
+        while (receipt := ask("eth_getTransactionReceipt", sent)) is None:
+            assert time.monotonic() < deadline, "the transaction was not mined"
+            time.sleep(0.01)
+        assert receipt["status"] == "0x1"
+
+    async def runs(self) -> list[dict[str, Any]]:
+        return ok(await self.client.get("/executions", params={"triggerSig": self.sig, "sort": 1})).json()
+
+
+@pytest.fixture
+async def world(
+    nodal: Nodal, client: httpx2.AsyncClient, app: Application, clock: Clock, tmp_path: Path
+) -> AsyncIterator[World]:
+    feed = nodal.feed(1, 1)
+    clock.now_ms = 1_000 * nodal.newest_s
+    cid = await deploy(client)
+    config = event(chainId=CHAIN_ID, contract=feed, topics=[], delta="1h")
+    sig = Signature.parse((await register(client, TriggerDraft(cid, config=config)))["sig"])
+    nodal.mine(nodal.newest_s + 1)
+    transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 123))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as plain:
+        key = await operator_key(app.context)
+        yield World(nodal, client, plain, clock, key, tmp_path / "relayer.db", feed, sig)
+
+
+async def test_each_event_runs_once(world: World) -> None:
+    assert await world.step()
+    world.update(7)
+    world.update(8)
+    for _ in range(2):
+        assert await world.step()
+    assert sorted(world.echo.ran) == [7, 8]
+    runs = await world.runs()
+    assert [(each["result"], each["triggerType"]) for each in runs] == [("intents", 1)] * 2
+    assert all(output["recorded"] for each in runs for output in each["outputs"])
+
+
+async def test_an_event_waits_for_its_confirmations(world: World) -> None:
+    assert await world.step(confirmations=2)
+    world.update(7)
+    await world.step(confirmations=2)
+    assert world.echo.ran == []
+    world.nodal.mine(world.nodal.newest_s + 1, world.nodal.newest_s + 2)
+    assert await world.step(confirmations=2)
+    assert world.echo.ran == [7]
+
+
+async def test_an_event_that_is_older_than_its_delta_is_missed(world: World) -> None:
+    assert await world.step()
+    world.update(7)
+    world.nodal.mine(world.nodal.newest_s + 2 * HOUR)
+    await world.step()
+    assert world.echo.ran == []
+    (note,) = await world.runs()
+    assert (note["result"], note["missedCount"]) == ("missed", 1)
+
+
+async def test_a_run_of_a_block_that_is_gone_is_orphaned_and_made_again(world: World) -> None:
+    assert await world.step()
+    snapshot = world.nodal.chain.ask("evm_snapshot")
+    world.update(7)
+    assert await world.step()
+    (first,) = await world.runs()
+    assert first["status"] == "valid"
+    world.nodal.chain.ask("evm_revert", snapshot)
+    world.nodal.chain.ask("evm_setNextBlockTimestamp", world.nodal.newest_s + 7)
+    world.update(7)
+    await world.step()
+    await world.step()
+    runs = {each["hash"]: each["status"] for each in await world.runs()}
+    assert runs.pop(first["hash"]) == "invalid"
+    assert [*runs.values()] == ["valid"]
+    assert world.echo.ran == [7, 7]
+
+
+async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_submitted(world: World) -> None:
+    assert await world.step()
+    snapshot = world.nodal.chain.ask("evm_snapshot")
+    world.update(7)
+    assert await world.step()
+    (first,) = await world.runs()
+    (output,) = first["outputs"]
+    for status in ("enqueued", "submitted"):
+        change = {"status": status, **({"transactionHash": "0x" + "ab" * 32} if status == "submitted" else {})}
+        ok(
+            await world.client.post(
+                f"/intents/{output['hash']}/status", json=change, headers={"x-operator-key": world.key}
+            )
+        )
+    world.nodal.chain.ask("evm_revert", snapshot)
+    world.nodal.chain.ask("evm_setNextBlockTimestamp", world.nodal.newest_s + 7)
+    world.update(7)  # the same transaction, in another block
+    await world.step()
+    await world.step()
+    assert world.echo.ran == [7]
+    assert sorted(each["result"] for each in await world.runs()) == ["intents", "skipped"]
+    (note,) = [each for each in await world.runs() if each["result"] == "skipped"]
+    assert note["reason"]["code"] == "other-block"
