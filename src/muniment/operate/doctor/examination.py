@@ -59,7 +59,6 @@ def _has_url(examined: Examined) -> bool:
 
 
 CHECKS: Final = (
-    Check("machine", "interpreter", _always, machine.check_interpreter),
     Check("machine", "libraries", _always, machine.check_libraries),
     Check("machine", "descriptors", _always, machine.check_descriptors),
     Check("machine", "secrets", _always, machine.check_secrets),
@@ -72,7 +71,6 @@ CHECKS: Final = (
     Check("machine", "write-ahead log", _on_sqlite, machine.check_write_ahead_log),
     Check("machine", "rights", _on_sqlite, machine.check_file_rights),
     Check("machine", "backup", _always, machine.check_backup),
-    Check("machine", "disk reserve", _always, machine.check_reserves),
     Check("sandbox", "sandbox", _always, sandbox.check_sandbox),
     Check("database", "database", _always, database.check_migrations),
     Check("server", "server", _on_postgres, database.check_server),

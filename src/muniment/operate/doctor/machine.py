@@ -1,4 +1,4 @@
-"""Checks of the machine: interpreter, libraries, descriptors, disks, and the files of the data directory."""
+"""Checks of the machine: libraries, descriptors, disks, and the files of the data directory."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import json
 import os
 import re
 import resource
+import shutil
 import statistics
-import sysconfig
 import time
 from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from muniment import durable
 from muniment.operate.backup_format import find_description
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.protocol.wire import iso_time
-from muniment.service.app import DISK_BYTES_MIN, directories_of
+from muniment.service.app import directories_of
 from muniment.service.auth.secrets import RING_FILE, parse_secrets
 from muniment.service.blocks import block_directory
 from muniment.service.running.limits.buckets import MEMORY_FILE, find_proxy
-from muniment.service.running.limits.disk import UPLOAD_RESERVES, room_at
+from muniment.service.running.limits.disk import UPLOAD_RESERVES, reserve_of
 from muniment.service.running.settings import MIB, SettingError
 from muniment.service.storage import sqlite_file
 
@@ -56,25 +56,6 @@ LOG_BYTES_MAX: Final = 1024 * MIB
 AGE_HOURS_MAX: Final = 26
 # Clocks differ by seconds. A backup that is further ahead was made by a wrong clock.
 _AHEAD_HOURS_MAX: Final = 0.1
-
-
-def check_interpreter(_: Examined, *, build: Mapping[str, Any] | None = None) -> Finding:
-    """Whether Python was built with optimisation; `build` is the result of `sysconfig.get_config_vars`.
-
-    `--enable-optimizations` is the option of Python's `configure` (https://docs.python.org/3/using/configure.html).
-    Debian builds with the Makefile's `profile-opt` in place of the option, so a Python that belongs to /usr is good.
-    """
-    build = sysconfig.get_config_vars() if build is None else build
-    arguments, flags = str(build.get("CONFIG_ARGS") or ""), str(build.get("PY_CFLAGS") or "")
-    remedy = "use the Python of your distribution, of python.org's image or of uv"
-    if build.get("Py_DEBUG"):
-        return warn("this Python is a debug build", remedy)
-    levels = re.findall(r"-O(\S*)", flags)
-    if flags and levels[-1:] in ([], ["0"]):
-        return warn("this Python was compiled without optimisation (-O0)", remedy)
-    if arguments and not re.search(r"--enable-optimizations|'--prefix=/usr'", arguments):
-        return warn("this Python was built without --enable-optimizations", remedy)
-    return ok("built with optimisation")
 
 
 def check_libraries(
@@ -143,8 +124,34 @@ def check_descriptors(examined: Examined) -> Finding:
 
 
 def check_space(examined: Examined) -> list[Finding]:
-    """Whether the file systems of the data and of the blocks have free bytes."""
-    return [_space_at(directory) for directory in _directories(examined.settings)]
+    """Whether each disk that the service stores on has free space beyond its reserve."""
+    directories, by_disk = [examined.settings.data_dir], dict[int, Path]()
+    with suppress(ValueError):  # the check of the blocks reports a wrong setting
+        directories = directories_of(examined.settings)
+    for directory in directories:
+        with suppress(OSError):
+            by_disk.setdefault(directory.stat().st_dev, directory)
+    return [space_at(each) for each in by_disk.values() or directories[:1]]
+
+
+def space_at(directory: Path) -> Finding:
+    """What is free at `directory` and kept for deactivations and log-ins, and the refusals if it is too little."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError as error:
+        return fail(f"{directory} cannot be read: {error.strerror}", "mount its volume, or name another")
+    reserve = reserve_of(usage.total)
+    uploads = UPLOAD_RESERVES * reserve
+    shown = f"{usage.free // MIB:,} MiB free at {directory}, of which {reserve // MIB:,} MiB are kept"
+    remedy = f"free space on its file system, or enlarge it: uploads are accepted from {uploads // MIB:,} MiB free on"
+    if usage.free < reserve:
+        reason = f"{shown}: uploads and creates are refused, and only deactivations and log-ins are stored"
+        return fail(reason, remedy)
+    if usage.free < uploads:
+        return warn(f"{shown}: uploads are refused", remedy)
+    shown = f"{shown} for deactivations and log-ins"
+    is_low = usage.free < FREE_SHARE_MIN * usage.total
+    return warn(shown, _MORE_SPACE.format(directory)) if is_low else ok(shown)
 
 
 def _directories(settings: Settings) -> list[Path]:
@@ -155,24 +162,11 @@ def _directories(settings: Settings) -> list[Path]:
     return [data] if blocks is None or blocks.is_relative_to(data) else [data, blocks]
 
 
-def _space_at(directory: Path) -> Finding:
-    try:
-        disk = os.statvfs(directory)
-    except OSError as error:
-        return fail(f"{directory} cannot be read: {error.strerror}", "mount its volume, or name another")
-    free = disk.f_bavail * disk.f_frsize
-    share = disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0
-    shown, remedy = f"{free // MIB:,} MiB ({share:.0%}) free at {directory}", _MORE_SPACE.format(directory)
-    if free < DISK_BYTES_MIN:
-        return fail(shown, remedy)
-    return warn(shown, remedy) if share < FREE_SHARE_MIN else ok(shown)
-
-
 def check_inodes(examined: Examined) -> list[Finding]:
-    """Whether the same file systems have free inodes."""
+    """Whether the file systems of the data and of the blocks have free inodes."""
     findings: list[Finding] = []
     for directory in _directories(examined.settings):
-        with suppress(OSError):  # the check of the space reports it
+        with suppress(OSError):  # the check of the disk, or that of the blocks, reports it
             disk = os.statvfs(directory)
             if not disk.f_files:
                 findings.append(ok("this file system has no limit of inodes"))
@@ -182,33 +176,6 @@ def check_inodes(examined: Examined) -> list[Finding]:
             is_low = share < FREE_SHARE_MIN
             findings.append(warn(shown, _MORE_SPACE.format(directory)) if is_low else ok(shown))
     return findings
-
-
-def check_reserves(examined: Examined) -> list[Finding]:
-    """Whether each disk of the service has more free space than its reserve. A missing directory is left out."""
-    by_disk: dict[int, Path] = {}
-    with suppress(ValueError):  # the check of the blocks reports a wrong setting
-        for directory in directories_of(examined.settings):
-            with suppress(OSError):
-                by_disk.setdefault(directory.stat().st_dev, directory)
-    return [reserve_at(each) for each in by_disk.values()]
-
-
-def reserve_at(directory: Path) -> Finding:
-    """Whether more is free at `directory` than is kept for deactivations and log-ins, and the refusals if not."""
-    try:
-        free, reserve = room_at(directory)
-    except OSError as error:
-        return fail(f"{directory} cannot be read: {error.strerror}", "mount its volume, or name another")
-    uploads = UPLOAD_RESERVES * reserve
-    shown = f"{free // MIB:,} MiB free at {directory}, of which {reserve // MIB:,} MiB are kept"
-    remedy = f"free space on its file system, or enlarge it: uploads are accepted from {uploads // MIB:,} MiB free on"
-    if free < reserve:
-        reason = f"{shown}: uploads and creates are refused, and only deactivations and log-ins are stored"
-        return fail(reason, remedy)
-    if free < uploads:
-        return warn(f"{shown}: uploads are refused", remedy)
-    return ok(f"{shown} for deactivations and log-ins")
 
 
 def check_fsync(examined: Examined, *, seconds_max: float = FSYNC_SECONDS_MAX) -> Finding:
