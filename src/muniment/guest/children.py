@@ -144,13 +144,11 @@ class Children:
         ours, its = socket.socketpair()
         ours.setblocking(False)
         with its:
-            descriptor = its.fileno()
-            # -I: neither the environment, nor the working directory, nor the user's packages are in its path.
-            self._launcher = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-m", "muniment.guest.launcher", str(descriptor),
-                env={}, cwd="/", pass_fds=(descriptor,), start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            try:
+                self._launcher = await _launched(its.fileno())
+            except OSError:
+                ours.close()
+                raise
         self._control = ours
         self._reading = asyncio.create_task(self._read(ours))
 
@@ -187,6 +185,16 @@ async def _pipe(control: socket.socket, number: int) -> tuple[asyncio.StreamRead
             ours.close()
             raise ChildEnded from error
     return await asyncio.open_connection(sock=ours)
+
+
+async def _launched(descriptor: int) -> asyncio.subprocess.Process:
+    """The process of a launcher whose socket is `descriptor`."""
+    # -I: neither the environment, nor the working directory, nor the user's packages are in its path.
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-m", "muniment.guest.launcher", str(descriptor),
+        env={}, cwd="/", pass_fds=(descriptor,), start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 async def _ended(launcher: asyncio.subprocess.Process) -> None:

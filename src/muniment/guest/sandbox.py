@@ -50,6 +50,9 @@ from muniment.guest.types import Answer, Answering, Compiled, Generation, GuestI
 # A child that compiles may have nearly `PROCESS_MEMORY_BYTES`.
 _COMPILING_MAX: Final = 2
 _READY_BYTES_MAX: Final = 1024
+_ENTRY_BYTES: Final = 1024
+# Modules that failed once for a reason of the machine.
+_FAILED_KEPT: Final = 1_000
 # Only ends a start that hangs: a busy machine takes some seconds.
 _START_S: Final = 60.0
 _key_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -98,6 +101,7 @@ class Sandbox:
         self._process_s = process_s
         self._compiled: OrderedDict[tuple[bytes, str, str], Compiled] = OrderedDict()
         self._compiling: dict[bytes, asyncio.Task[Compiled]] = {}
+        self._failed: set[tuple[bytes, str, str]] = set()
         self._compilers = asyncio.Semaphore(_COMPILING_MAX)
         self._confinement = Confinement()
 
@@ -151,11 +155,28 @@ class Sandbox:
     async def _compile(self, key: tuple[bytes, str, str], wasm: bytes) -> Compiled:
         async with self._compilers:
             compiled = await self._compile_in_child(key[0], wasm)
-        if compiled.failure is None or compiled.failure.reason in VERDICTS:
+        if self._is_kept(key, compiled.failure):
             self._compiled[key] = compiled
-        while len(self._compiled) > 1 and sum(len(each.code) for each in self._compiled.values()) > COMPILED_KEPT_BYTES:
+        while len(self._compiled) > 1 and self._kept_bytes() > COMPILED_KEPT_BYTES:
             self._compiled.popitem(last=False)
         return compiled
+
+    def _is_kept(self, key: tuple[bytes, str, str], failure: GuestRun | None) -> bool:
+        """Whether a module need not be compiled again.
+
+        A busy machine is no fault of a module, but one that fails twice would cost ten seconds at each of its runs.
+        """
+        if failure is None or failure.reason in VERDICTS or key in self._failed:
+            self._failed.discard(key)
+            return True
+        if len(self._failed) == _FAILED_KEPT:
+            self._failed.clear()
+        self._failed.add(key)
+        return False
+
+    def _kept_bytes(self) -> int:
+        """What all compiled modules take; one without code takes some hundred bytes."""
+        return sum(len(each.code) + _ENTRY_BYTES for each in self._compiled.values())
 
     async def _compile_in_child(self, digest: bytes, wasm: bytes) -> Compiled:
         try:
@@ -188,8 +209,8 @@ class Sandbox:
         try:
             async with self._children.child() as child:
                 return await self._talk(child, job, answers, length_max)
-        except ChildEnded:  # it could not be given its pipe: the launcher has ended
-            raise Stop("crash", "no process could be started") from None
+        except (ChildEnded, SandboxMissing, OSError) as error:  # no launcher, no memory, no descriptors
+            raise Stop("crash", "no process could be started") from error
 
     async def _talk(
         self, child: Child, job: CompileJob | RunJob, answers: _Answers | None, length_max: int

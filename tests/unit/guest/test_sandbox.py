@@ -355,6 +355,19 @@ async def test_a_launcher_that_ended_is_started_again() -> None:
         assert _launcher(opened) != first
 
 
+@on_linux
+async def test_a_run_for_which_no_process_can_be_started_has_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Sandbox.open() as opened:
+        compiled = await opened.compile_module(module(""))
+        launcher = _launcher(opened)
+        monkeypatch.setattr(sys, "executable", "/nothing/is/here")
+        os.kill(launcher, signal.SIGKILL)
+        while _is_there(launcher):
+            await asyncio.sleep(0.01)
+        done = await opened.run_module(compiled, context=CONTEXT, inputs={}, answer=answered)
+        assert (done.result, done.reason) == ("stopped", "crash")
+
+
 KILLED = """
 import asyncio, os, signal
 from muniment.guest.outcomes import NOTES
