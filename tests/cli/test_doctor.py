@@ -56,7 +56,7 @@ def sql(data: Path, statement: str) -> None:
 
 def test_a_healthy_registry_has_no_fault(data: Path) -> None:
     found = examined(data)
-    # The disk, the interpreter and the load of the machine of the test are what they are.
+    # The disk and the load of the machine of the test are what they are.
     machine = {"disk", "inodes", "fsync", "file system", "descriptors"}
     assert {
         name: each["message"] for name, each in found.items() if each["level"] != "ok" and name not in machine
@@ -186,7 +186,7 @@ def test_a_check_that_hangs_is_named_and_what_was_found_until_then_is_kept(data:
     assert found["secrets"].message.startswith(
         "the check did not end within 2 s, and these checks did not run: data directory, proxies, "
     )
-    assert {"interpreter", "libraries", "database", "signature", "blocks"} <= found.keys()
+    assert {"libraries", "database", "signature", "blocks"} <= found.keys()
     assert "fsync" not in found
 
 
@@ -198,7 +198,7 @@ def test_a_mistake_in_a_check_is_a_finding_and_the_others_go_on(data: Path) -> N
     findings, is_over = examine(Examined(Settings(data_dir=data)), checks=(row, *CHECKS))
     found = {each.check: each for each in findings}
     assert (found["broken"].message, is_over) == ("the check ended with ZeroDivisionError", True)
-    assert {"interpreter", "blocks"} <= found.keys()
+    assert {"libraries", "blocks"} <= found.keys()
 
 
 def test_the_proxy_that_forwards_without_trust_is_named_until_it_is_trusted(

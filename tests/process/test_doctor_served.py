@@ -70,7 +70,7 @@ def _ends_in_time(service: Service, url: str, **hanging: str) -> dict[str, str]:
     assert "hidden" not in done.stdout + done.stderr
     found = {each["check"]: each["message"] for each in json.loads(done.stdout)["findings"]}
     assert found["service"].startswith("it does not answer: ")
-    assert {"interpreter", "secrets", "fsync"} <= found.keys()
+    assert {"libraries", "secrets", "fsync"} <= found.keys()
     return found
 
 
