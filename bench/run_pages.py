@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
+
 from muniment.service.http.paging import Cursor, cursor_after
 from muniment.service.resources.runs import store
 from muniment.service.resources.runs.listing import search
@@ -80,10 +82,20 @@ async def measured(url: str, folder: Path, rows: int) -> dict[str, float]:
     await database.write(_many.begin)
     for first in range(1, rows + 1, _ROWS_PER_WRITE):
         await database.write(lambda tx, first=first: _many.add(tx, first, min(first + _ROWS_PER_WRITE - 1, rows)))
-    await database.write(lambda tx: tx.execute("ANALYZE"))
+    await _analyze(url, database)
     found = await costs(database, rows)
     await database.close()
     return found
+
+
+async def _analyze(url: str, database: Database) -> None:
+    """Let the planner know the rows; on PostgreSQL without the time limit of a write."""
+    if not database.is_shared:
+        await database.write(lambda tx: tx.execute("ANALYZE"))
+        return
+    connection = await asyncpg.connect(url)
+    await connection.execute("ANALYZE")
+    await connection.close()
 
 
 async def run(rows: int) -> None:

@@ -44,7 +44,7 @@ class Explained:
         return next(iter(await self.fetch(sql, parameters)), None)
 
     async def execute(self, sql: LiteralString, parameters: Sequence[object] = ()) -> int:
-        return await self._asked.execute(sql, parameters)
+        return await cast("Transaction", self._asked).execute(sql, parameters)
 
 
 @pytest.fixture
