@@ -103,6 +103,7 @@ def test_a_healthy_store_is_well(registry: Registry) -> None:
         "triggers: 3 checked",
         "deactivations: 1 checked",
         "intents and proposals: 0 checked",
+        "runs: 0 checked",
         "events: 6 checked",
         "everything matches its signatures and hashes",
     ]
