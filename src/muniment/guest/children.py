@@ -19,6 +19,8 @@ from muniment.guest.orders import ENDED, FORK, KILL, NOT_FORKED, ORDER_BYTES, or
 from muniment.guest.outcomes import Stop
 
 _LIBRARIES: Final = ("wasmtime", "eth_abi")
+# Compiled code comes in frames of a hundred kilobytes.
+_BUFFER_BYTES: Final = 256 * 1024
 # The launcher ends by itself when its socket is closed; only a machine without time needs longer.
 _END_S: Final = 5.0
 
@@ -184,7 +186,7 @@ async def _pipe(control: socket.socket, number: int) -> tuple[asyncio.StreamRead
         except OSError as error:
             ours.close()
             raise ChildEnded from error
-    return await asyncio.open_connection(sock=ours)
+    return await asyncio.open_connection(sock=ours, limit=_BUFFER_BYTES)
 
 
 async def _launched(descriptor: int) -> asyncio.subprocess.Process:

@@ -135,8 +135,9 @@ async def test_a_failure_that_depends_on_the_machine_is_kept_when_it_comes_again
     assert second is third
 
 
-async def test_compiled_modules_are_kept_up_to_a_size() -> None:
-    size = limits.COMPILED_KEPT_BYTES // 2 - 2_000
+async def test_compiled_modules_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 100_000
+    monkeypatch.setattr("muniment.guest.sandbox.COMPILED_KEPT_BYTES", 2 * size + 4_000)
     sandbox = Sandbox(Lying(READY + frame(Coded("B", bytes(size)))), limits.PROCESS_S)
     first, second = [await sandbox.compile_module(wasm) for wasm in (b"1", b"2")]
     assert await sandbox.compile_module(b"1") is first
