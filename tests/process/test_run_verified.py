@@ -28,6 +28,7 @@ from muniment.relayer.context import settlers_of
 from muniment.relayer.due import Due, Occurrence
 from muniment.relayer.pinning import Pins
 from muniment.relayer.record import recorded_run
+from muniment.relayer.settlers import Generations
 from muniment.relayer.verifying import Verification, Verifier
 from pinned_world import CHAIN_ID, Nodal, chain, nodal
 
@@ -61,7 +62,7 @@ class Recorded:
 
     async def verify(self, *urls: str, run: Run | None = None, offline: bool = False, **members: Any) -> Verification:
         pins = None if offline else self.nodal.pins(*urls, **{**self.chain, **members})
-        verifier = Verifier(sandbox=self.sandbox, pins=pins, generations=self.generations)
+        verifier = Verifier(sandbox=self.sandbox, pins=pins, generations=Generations({}, {**self.generations}))
         return await verifier.verify(run or self.run, self.trigger, self.function)
 
     def changed(self, **members: Any) -> Run:
@@ -101,7 +102,7 @@ async def recorded(
     answers = Answers(pins=pins, timestamp_ms=due.timestamp_ms, event=event)
     made, intents = await attempt(
         due, Consent.of(trigger), function, sandbox=sandbox, answers=answers,
-        settling=Settling(settlers=settlers, generations=generations),
+        settling=Settling(settlers=settlers, generations=Generations({}, {**generations})),
     )  # fmt: skip
     new, _ = recorded_run(due, made, intents, answers=answers, settlers=settlers, engine=Engine("tests"))
     return Recorded(nodal, sandbox, shown(new), trigger, function, generations, chain)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chain import CHAIN_TESTS
+from muniment.chains.settlers import KNOWN
 from muniment.protocol.intents.types import FIRST, SECOND
-from muniment.relayer.settlers import KNOWN, generations
-from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
+from muniment.relayer.pinning import Incomplete
+from muniment.relayer.settlers import Generations
+from pinned_world import Json, Nodal, chain, nodal
 
 __all__ = ["chain", "nodal"]
 pytestmark = CHAIN_TESTS
@@ -15,7 +19,12 @@ async def test_settlers_of_both_generations_are_told_apart_and_others_left_out(n
     first, second = nodal.chain.deploy("MiniSettlerLegacy"), nodal.chain.deploy("MiniSettlerOps")
     other = nodal.chain.deploy("MockERC20", "Test", "T", 6)
     pins = nodal.pins(nodal.chain.url, nodal.node(), settlers=(second, other, first))
-    assert await generations(pins.nodes) == {**KNOWN, first: FIRST, second: SECOND}
+    generations, unlisted = Generations(pins.nodes), nodal.chain.deploy("MiniSettlerOps")
+    found = await generations.of([first, second, other, unlisted, *KNOWN])
+    assert found == {**KNOWN, first: FIRST, second: SECOND}
+    asked = len(nodal.proxies[0].requests)
+    assert await generations.of([first, second]) == {first: FIRST, second: SECOND}
+    assert len(nodal.proxies[0].requests) == asked
 
 
 async def test_a_node_that_lies_about_a_settler_is_not_believed(nodal: Nodal) -> None:
@@ -27,5 +36,7 @@ async def test_a_node_that_lies_about_a_settler_is_not_believed(nodal: Nodal) ->
         return {**answer, "result": "0x" if answer.get("result", "0x") != "0x" else "0x" + "00" * 32}
 
     pins = nodal.pins(nodal.node(lies), nodal.chain.url, settlers=(second,))
-    assert await generations(pins.nodes) == KNOWN
-    assert CHAIN_ID in pins.nodes
+    with pytest.raises(Incomplete) as caught:
+        await Generations(pins.nodes).of([second])
+    assert caught.value.code == "nodes-differ"
+    assert await Generations(pins.nodes).of(KNOWN) == KNOWN

@@ -79,12 +79,13 @@ async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verifica
     import time
 
     from muniment.chains.catalogue import load_chains
+    from muniment.chains.settlers import KNOWN
     from muniment.guest.sandbox import Sandbox
     from muniment.outgoing import Outgoing
     from muniment.protocol.functions.rules import read_manifest
     from muniment.relayer.attempt import Function
     from muniment.relayer.pinning import Pins, nodes_of
-    from muniment.relayer.settlers import generations
+    from muniment.relayer.settlers import Generations
     from muniment.relayer.verifying import Verifier
 
     # The sandbox first: its processes begin before a key is read.
@@ -95,7 +96,7 @@ async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verifica
         nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
         verifier = Verifier(
             sandbox=sandbox, pins=Pins(nodes=nodes, now_ms=lambda: time.time_ns() // 1_000_000) if nodes else None,
-            generations={**subject.generations, **await generations(nodes)},
+            generations=Generations(nodes, {**subject.generations, **KNOWN}),
         )  # fmt: skip
         inputs = read_manifest(subject.bundle.manifest).inputs
         function = Function(await sandbox.compile_module(subject.bundle.wasm), inputs)

@@ -14,9 +14,9 @@ from muniment.chains.catalogue import NATIVE, Chain, load_chains
 from muniment.chains.multicall import WORD
 from muniment.chains.reading import ReadingState, read_chain
 from muniment.chains.rpc import Call, ask, eth_call
+from muniment.chains.settlers import GENERATION_CALLS
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import data_of, quantity_of
 from muniment.service.app import build_holdings
 from muniment.service.running.clock import Clock
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 SECONDS_MAX: Final = 10.0
 # Base makes a block in 2 s, Ethereum in 12 s. A node with an older block does not follow its chain.
 BLOCK_AGE_SECONDS_MAX: Final = 300
-# A call that only one generation of the settlement contract answers: the block of an execution
-# (packages/evm/contracts/Settler.sol of mimic-protocol/contracts, before and after 30 April 2026).
-_GENERATIONS: Final = (
-    (1, keccak256(b"getNonceBlock(address,bytes32)")[:4] + bytes(2 * WORD)),
-    (2, keccak256(b"getIntentBlock(bytes32)")[:4] + bytes(WORD)),
-)
 # A wallet without balances, for which every token must answer.
 _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
 
@@ -101,7 +95,7 @@ async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
     if not chain.settlers:
         report.faults.append("no settler is configured: allowances read as 0")
         return
-    asked = [(settler, generation, data) for settler in chain.settlers for generation, data in _GENERATIONS]
+    asked = [(settler, generation, data) for settler in chain.settlers for generation, data in GENERATION_CALLS]
     calls = [eth_call(data, to=settler, block=chain.block_tag) for settler, _, data in asked]
     answers = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX, chain_id=chain.id)
     for (settler, generation, _), answer in zip(asked, answers, strict=True):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from muniment.guest.types import Answering, Compiled, GuestRun, inputs_of
 from muniment.relayer.context import context_text
-from muniment.relayer.forms import Made, formed
+from muniment.relayer.forms import Made, formed, named_settlers
 
 if TYPE_CHECKING:
     from muniment.guest.sandbox import Sandbox
     from muniment.protocol.evm.address import Address
-    from muniment.protocol.intents.types import Generation
     from muniment.protocol.runs.types import RunToken
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.due import Due
+    from muniment.relayer.settlers import Generations
 
 
 class Consent(NamedTuple):
@@ -41,10 +41,10 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settling:
-    """The settlement contracts that a function is told, one for each chain, and the generations of all known ones."""
+    """The settlement contracts that a function is told, one for each chain, and what knows their generations."""
 
     settlers: Sequence[RunToken]
-    generations: Mapping[Address, Generation]
+    generations: Generations
 
 
 async def attempt(
@@ -60,4 +60,5 @@ async def attempt(
     )  # fmt: skip
     inputs = inputs_of(function.inputs, consent.input)
     sent = await sandbox.run_module(function.compiled, context=context, inputs=inputs, answer=answers)
-    return formed(sent, sig=due.sig, min_validations=consent.min_validations, generations=settling.generations)
+    generations = await settling.generations.of(named_settlers(sent))
+    return formed(sent, sig=due.sig, min_validations=consent.min_validations, generations=generations)

@@ -87,7 +87,9 @@ def _returned(answer: Any) -> Returned:
     if isinstance(answer, Failed):
         if answer.code == _LIMIT_EXCEEDED:
             raise Unreachable("limited", "the node limits the rate of calls")
-        if "timeout" in answer.message or "timed out" in answer.message:
+        # What comes after "revert" is the contract's own text.
+        told = answer.message.lower().partition("revert")[0]
+        if "timeout" in told or "timed out" in told:
             raise Unreachable("timeout", "the node gave up a call")
         return Returned(failure=FAILED)
     data = data_of(answer)

@@ -15,6 +15,7 @@ packages/evm/contracts/Intents.sol of mimic-protocol/contracts at 79af160 and 9f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta, Struct, ValidationError, convert
@@ -52,6 +53,10 @@ class _Fee(Struct, frozen=True):
 class _Event(Struct, frozen=True):
     topic: Bytes32
     data: HexString
+
+
+class _Named(Struct, frozen=True):
+    settler: Address
 
 
 class _Sent(Struct, frozen=True, rename="camel", kw_only=True):
@@ -96,6 +101,15 @@ def formed(
         computed = intent_hash(intent)
         made.setdefault(computed, Made(computed, intent))
     return run, list(made.values())
+
+
+def named_settlers(run: GuestRun) -> list[Address]:
+    """The settlement contracts that the intents of a run name; what names none is left for `formed` to refuse."""
+    named: dict[Address, None] = {}
+    for sent in run.intents:
+        with suppress(Refused):
+            named[shape(sent.body, _Named).settler] = None
+    return list(named)
 
 
 def _stopped(run: GuestRun, reason: Reason, text: str) -> GuestRun:

@@ -107,6 +107,7 @@ class Pins:
         task = self._found.get(key)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._found[key] = asyncio.create_task(self._search(nodes, second))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # callers may have gone
             while len(self._found) > _PINS_KEPT:
                 self._found.popitem(last=False)
         # Shielded: a cancelled run must not cancel the search of others.

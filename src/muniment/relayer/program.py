@@ -30,7 +30,7 @@ from muniment.relayer.loop import Publishing, Relayer
 from muniment.relayer.pinning import Pins, nodes_of
 from muniment.relayer.publication import Content, Publication, Published
 from muniment.relayer.running import FunctionRunning
-from muniment.relayer.settlers import generations
+from muniment.relayer.settlers import Generations
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
@@ -93,7 +93,7 @@ async def assembled(
         )  # fmt: skip
         running = FunctionRunning(
             settings=settings, following=following, sandbox=sandbox, pins=pins, engine=this_engine(),
-            settling=Settling(settlers=settlers_of(chains.values()), generations=await generations(nodes)),
+            settling=Settling(settlers=settlers_of(chains.values()), generations=Generations(nodes)),
             api=_api(settings, outgoing, chains),
         )  # fmt: skip
         yield Relayer(

@@ -1,60 +1,59 @@
-"""Which generation a settlement contract is of: it decides the form of the intents for it."""
+"""The generations of the settlement contracts that a relayer knows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from muniment.chains.agreeing import DisagreementError, agreed
-from muniment.chains.catalogue import FIRST_SETTLER, SECOND_SETTLER
 from muniment.chains.rpc import eth_call
+from muniment.chains.settlers import GENERATION_CALLS, KNOWN
 from muniment.outgoing import Unreachable
-from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import data_of
-from muniment.protocol.intents.types import FIRST, SECOND, Generation
+from muniment.relayer.pinning import Incomplete
 
 if TYPE_CHECKING:
     from muniment.chains.nodes import Node, Nodes
     from muniment.protocol.evm.address import Address
+    from muniment.protocol.intents.types import Generation
 
-# The published deployments, whose generation needs no question.
-KNOWN: Final[Mapping[Address, Generation]] = MappingProxyType({FIRST_SETTLER: FIRST, SECOND_SETTLER: SECOND})
-# Each generation has one of these functions: packages/evm/contracts/Settler.sol of mimic-protocol/contracts.
-_FUNCTIONS: Final = (("getNonceBlock(address,bytes32)", 2, FIRST), ("getIntentBlock(bytes32)", 1, SECOND))
-_WORD: Final = 32
-
-_log = structlog.get_logger(__name__)
+_WORD_BYTES: Final = 32
 
 
-async def generations(nodes: Mapping[int, Nodes]) -> dict[Address, Generation]:
-    """The generations of the settlers of all chains with nodes: published ones are known, others are asked.
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """Finds generations: published contracts are known, those of the chains with `nodes` are asked."""
 
-    A settler that answers like neither generation, or that too few nodes answer for, is left out.
-    """
-    found = dict(KNOWN)
-    for each in nodes.values():
-        for settler in each.chain.settlers:
-            if settler not in found and (generation := await _asked(each, settler)) is not None:
-                found[settler] = generation
-    return found
+    nodes: Mapping[int, Nodes]
+    known: dict[Address, Generation] = field(default_factory=lambda: {**KNOWN})
+
+    async def of(self, settlers: Iterable[Address]) -> dict[Address, Generation]:
+        """The generations of `settlers`, without those that no chain lists or that answer like neither generation.
+
+        Raises `Incomplete` when too few nodes answer, or they differ.
+        """
+        named = list(settlers)
+        for settler in named:
+            listing = [each for each in self.nodes.values() if settler in each.chain.settlers]
+            if settler not in self.known and listing and (generation := await _asked(listing[0], settler)) is not None:
+                self.known[settler] = generation
+        return {settler: self.known[settler] for settler in named if settler in self.known}
 
 
 async def _asked(nodes: Nodes, settler: Address) -> Generation | None:
-    async def ask(node: Node) -> tuple[bool, ...]:
-        calls = [
-            eth_call(keccak256(name.encode())[:4] + bytes(words * _WORD), to=settler) for name, words, _ in _FUNCTIONS
-        ]
-        return tuple(len(data_of(answer) or b"") == _WORD for answer in await nodes.ask(node, calls))
+    """The generation as the contract tells it; None: it answers like neither. Raises `Incomplete`."""
 
+    async def ask(node: Node) -> tuple[bool, ...]:
+        answers = await nodes.ask(node, [eth_call(data, to=settler) for _, data in GENERATION_CALLS])
+        return tuple(len(data_of(answer) or b"") == _WORD_BYTES for answer in answers)
+
+    chain_id = nodes.chain.id
     try:
         answered = await agreed(nodes, ask)
-    except (DisagreementError, Unreachable) as error:
-        _log.warning(
-            "the generation of a settler is not known", chain=nodes.chain.id, settler=settler, reason=str(error)
-        )
-        return None
-    fitting = [generation for has_it, (_, _, generation) in zip(answered or (), _FUNCTIONS, strict=False) if has_it]
+    except DisagreementError:
+        raise Incomplete("nodes-differ", f"nodes of chain {chain_id} differ about settler {settler}") from None
+    except Unreachable as error:
+        raise Incomplete("no-answer", f"too few nodes of chain {chain_id} answer ({error.reason})") from None
+    fitting = [generation for fits, (generation, _) in zip(answered or (), GENERATION_CALLS, strict=False) if fits]
     return fitting[0] if len(fitting) == 1 else None

@@ -23,7 +23,7 @@ from muniment.relayer.due import Due, Occurrence, Plan, matches
 from muniment.relayer.notes import reason_of
 from muniment.relayer.pinning import Incomplete, Pin, Pins
 from muniment.relayer.record import recorded_run
-from muniment.relayer.settlers import generations
+from muniment.relayer.settlers import Generations
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
@@ -101,7 +101,7 @@ class Trials:
             event = await self._occurrence(pins, wish.event)
         due = _due(wish.trigger, event, moment_ms)
         answers = Answers(pins=pins, timestamp_ms=due.timestamp_ms, event=event and event.log, pinned=pinned)
-        settling = Settling(settlers=settlers_of(self.chains.values()), generations=await generations(self.nodes))
+        settling = Settling(settlers=settlers_of(self.chains.values()), generations=Generations(self.nodes))
         function = Function(await self.sandbox.compile_module(wasm), inputs)
         try:
             made, intents = await attempt(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
@@ -26,11 +25,10 @@ if TYPE_CHECKING:
     from muniment.chains.nodes import Node
     from muniment.guest.sandbox import Sandbox
     from muniment.guest.types import GuestRun
-    from muniment.protocol.evm.address import Address
-    from muniment.protocol.intents.types import Generation
     from muniment.protocol.runs.types import Run, RunBlock
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.forms import Made
+    from muniment.relayer.settlers import Generations
 
 Outcome = Literal["same", "consistent", "unchecked", "different"]
 
@@ -48,11 +46,11 @@ class Verification(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verifier:
-    """Makes recorded runs again. Without `pins` no node is asked. `generations` has the known settlement contracts."""
+    """Makes recorded runs again. Without `pins` no node is asked. `generations` knows the settlement contracts."""
 
     sandbox: Sandbox
     pins: Pins | None
-    generations: Mapping[Address, Generation]
+    generations: Generations
 
     async def verify(self, run: Run, trigger: Trigger, function: Function) -> Verification:
         """Compare a whole record, whose hash was computed again, with a run that is made now."""
@@ -90,15 +88,18 @@ class Verifier:
         except NotRecorded as error:
             replaying.different.append(str(error))
             return
+        except Incomplete as error:
+            replaying.unchecked.append(error.text)
+            return
         if not is_verdict(made.result, made.reason or None):
             replaying.unchecked.append(f"the run was stopped here ({made.reason}), which depends on the machine")
             return
         replaying.different.extend(
             f"the record has a question that the function does not ask: {each.query}" for each in replaying.not_asked()
         )
-        unknown = [each.address for each in settlers if each.address not in self.generations]
         differences = _differences(run, made, intents)
-        (replaying.unchecked if unknown and differences else replaying.different).extend(differences)
+        is_known = len(await self.generations.of(told := [each.address for each in settlers])) == len(told)
+        (replaying.different if is_known else replaying.unchecked).extend(differences)
 
     async def _read_at(self, run: Run, event: EventPayload | None) -> tuple[list[str], list[str], dict[int, Pin]]:
         """What is wrong with the blocks of a record, what cannot be told, and the blocks themselves."""
