@@ -21,12 +21,11 @@ def at_a_terminal(*words: str | Path, data: Path, types: bytes = b"") -> tuple[i
     """The exit status, what stands on standard output, and what the terminal shows."""
     terminal, other_end = os.openpty()
     environment = os.environ | {"PYTHONPATH": str(warm.UNHURRIED)}
-    process = warm.popen([*map(str, words), "--data-dir", str(data)], environment, terminal=other_end)
+    process = warm.popen([*map(str, words), "--data-dir", str(data)], environment, stdin=other_end, stderr=other_end)
     os.close(other_end)
     os.write(terminal, types)
     shown = shown_on(terminal).decode()
-    told = process.stdout.read()
-    process.stdout.close()
+    told, _ = process.communicate()
     return process.wait(), told, shown
 
 

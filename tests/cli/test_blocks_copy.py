@@ -231,12 +231,11 @@ def test_a_terminal_is_shown_a_bar(source: FileBlockStore, tmp_path: Path) -> No
     path_of(source, BLOCKS[7]).write_bytes(b"x")
     terminal, other_end = os.openpty()
     words = ["blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/to", "--json"]
-    process = warm.popen(words, os.environ | {"PYTHONPATH": str(warm.UNHURRIED)}, terminal=other_end)
+    process = warm.popen(words, os.environ | {"PYTHONPATH": str(warm.UNHURRIED)}, stdin=other_end, stderr=other_end)
     os.close(other_end)
     shown = shown_on(terminal).decode()
-    told = process.stdout.read()
-    process.stdout.close()
-    assert process.wait() == 1
+    told, _ = process.communicate()
+    assert process.returncode == 1
     assert json.loads(told)["copied"] == 59
     assert "60/60" in shown
     assert f"WRONG block {BLOCKS[7].digest.hex()}" in shown

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from local_server import LocalServer
 from ports import free_port
 from scraped import Scraped
 from service import Service
+from warm import WarmProcess
 
 EVENTS = 40
 KILLS = 4
@@ -81,7 +81,7 @@ async def test_nothing_is_missed_after_a_kill_in_the_middle_of_a_page(tmp_path: 
     with Service(tmp_path / "data") as service:
         begin(service, state)
         expected = await create(service, EVENTS)
-        process = follower(service, "--state", state, pipesize=4_096)  # holds less than the page
+        process = follower(service, "--state", state, pipe_bytes=4_096)  # holds less than the page
         assert process.stdout
         assert expected[0] in process.stdout.readline()
         ended(process, signal.SIGKILL)
@@ -192,13 +192,13 @@ def hostile_service(tmp_path: Path, events: object, link: str) -> Generator[Serv
         thread.join()
 
 
-def ended_by_itself(process: subprocess.Popen[str]) -> tuple[int, str]:
+def ended_by_itself(process: WarmProcess) -> tuple[int, str]:
     """The exit status, and what was said on standard error. One that does not end in time is killed."""
     try:
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()
-    return process.returncode, said
+    return process.wait(), said
 
 
 def test_a_header_made_to_take_time_is_refused_at_once(tmp_path: Path) -> None:

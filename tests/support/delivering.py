@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import warm
 from feed_writing import add_events
@@ -39,7 +37,7 @@ class Registry:
     url: str
     context: Context
     stack: ExitStack
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list[Any])
+    processes: list[warm.WarmProcess] = field(default_factory=list[warm.WarmProcess])
 
     @property
     def settings(self) -> dict[str, str]:
@@ -78,11 +76,12 @@ class Registry:
         attempts = await store.attempts(self.context.database, hook.id)
         return managing.shown(self.context, hook), [managing.attempt_shown(each) for each in attempts]
 
-    def deliver(self, *, program: Sequence[str] = ("-m", "muniment"), **environment: str) -> subprocess.Popen[bytes]:
+    def deliver(self, *, program: Sequence[str] = ("-m", "muniment"), **environment: str) -> warm.WarmProcess:
         """A process that delivers; its log is in `deliver-N.log` of the data directory."""
         log = self.stack.enter_context((self.data_dir / f"deliver-{len(self.processes)}.log").open("wb"))
-        command = [sys.executable, *program, "webhooks", "deliver", "--data-dir", str(self.data_dir)]
-        process = subprocess.Popen(command, env=self.environment | environment, stdout=log, stderr=log)
+        words = ["webhooks", "deliver", "--data-dir", str(self.data_dir)]
+        settings = {**self.environment, "PYTHONPATH": str(warm.UNHURRIED), **environment}
+        process = warm.popen(words, settings, program, stdout=log.fileno(), stderr=log.fileno())
         self.processes.append(process)
         self.stack.callback(_end, process)
         return process
@@ -118,7 +117,7 @@ class Registry:
         return [Position.at(epoch, seq) for (seq,) in rows]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: warm.WarmProcess) -> None:
     process.kill()
     process.wait()
 

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
+import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import warm
 from service import Service
+from warm import WarmProcess
 
 SECONDS_MAX = 60.0
-_started: list[subprocess.Popen[str]] = []
+_started: list[WarmProcess] = []
 
 
-def follower(service: Service, *options: str | Path, **how: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "muniment", "events", "follow", "--url", service.url, *map(str, options)]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
-    process = subprocess.Popen(command, **how)
+def follower(
+    service: Service,
+    *options: str | Path,
+    stdout: IO[str] | int = subprocess.PIPE,
+    stderr: IO[str] | int = subprocess.PIPE,
+    pipe_bytes: int | None = None,
+) -> WarmProcess:
+    """A new follower of the events of a service; `pipe_bytes` is how much its standard output holds."""
+    out, error = (each if isinstance(each, int) else each.fileno() for each in (stdout, stderr))
+    environment = os.environ | {"PYTHONPATH": str(warm.UNHURRIED)}
+    words = ["events", "follow", "--url", service.url, *map(str, options)]
+    process = warm.popen(words, environment, stdout=out, stderr=error)
+    if pipe_bytes is not None:
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, pipe_bytes)
     _started.append(process)
     return process
 
@@ -60,8 +74,8 @@ def until_written_after(path: Path, other: Path) -> None:
     time.sleep(0.1)
 
 
-def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
+def ended(process: WarmProcess, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
     """Exit status after a signal, and standard error."""
     process.send_signal(number)
     _, said = process.communicate(timeout=SECONDS_MAX)
-    return process.returncode, said
+    return process.wait(), said

@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 
@@ -91,21 +93,26 @@ async def sigs_seen(client: httpx2.AsyncClient) -> list[str]:
     return [trigger["sig"] for trigger in response.json()]
 
 
-async def is_served_by(replica: Cluster, client: httpx2.AsyncClient) -> bool:
-    """Whether a read of this client goes to the replica."""
-    ((before,),) = await replica.execute("SELECT clock_timestamp()::text")
-    await sigs_seen(client)
-    rows = await replica.execute("SELECT query_start::text, query FROM pg_stat_activity WHERE query LIKE '%triggers%'")
-    return any(began > before for began, query in rows if "pg_stat_activity" not in query)
-
-
 async def until_served_by(replica: Cluster, *clients: httpx2.AsyncClient, times: int = 20) -> None:
     """Wait until so many reads were answered there: after twenty each process most likely knows it."""
-    async with asyncio.timeout(SECONDS_MAX):
-        for client in clients:
-            served = 0
-            while served < times:  # on a busy machine an answer may come too late, and the primary is asked instead
-                served += await is_served_by(replica, client)
+    driver: Any = asyncpg
+    connection = await driver.connect(replica.url())
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            for client in clients:
+                served = 0
+                while served < times:  # on a busy machine an answer may come too late, and the primary is asked instead
+                    served += await _is_served(connection, client)
+    finally:
+        await connection.close()
+
+
+async def _is_served(connection: Any, client: httpx2.AsyncClient) -> bool:
+    """Whether a read of this client goes to the server of a connection."""
+    before = await connection.fetchval("SELECT clock_timestamp()::text")
+    await sigs_seen(client)
+    rows = await connection.fetch("SELECT query_start::text, query FROM pg_stat_activity WHERE query LIKE '%triggers%'")
+    return any(began > before for began, query in rows if "pg_stat_activity" not in query)
 
 
 async def sees(client: httpx2.AsyncClient, sig: str) -> bool:
@@ -116,4 +123,4 @@ async def until(condition: Callable[[], Awaitable[bool]], *, holds: bool = True)
     """Wait until the condition holds: a process with few requests still reads from the primary."""
     async with asyncio.timeout(SECONDS_MAX):
         while await condition() is not holds:
-            pass
+            await asyncio.sleep(0.05)  # what is waited for takes seconds

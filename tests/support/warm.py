@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -35,10 +36,11 @@ _MUNIMENT = ("-m", "muniment")
 class WarmProcess:
     """The used part of `subprocess.Popen`, for a process that another one has forked."""
 
-    def __init__(self, pid: int, exit_pipe: int, stdout: IO[str]) -> None:
-        """`exit_pipe` reports the end of the process."""
+    def __init__(self, pid: int, exit_pipe: int, stdout: IO[str] | None, stderr: IO[str] | None = None) -> None:
+        """`exit_pipe` reports the end of the process; its outputs are None unless they are pipes."""
         self.pid = pid
         self.stdout = stdout
+        self.stderr = stderr
         self.returncode: int | None = None
         self._exit_pipe = exit_pipe
 
@@ -65,6 +67,26 @@ class WarmProcess:
     def terminate(self) -> None:
         """Send SIGTERM, unless it has ended."""
         self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """The rest of its outputs, at its end; raises `TimeoutExpired` and kills it."""
+        pipes = (self.stdout, self.stderr)
+        with ThreadPoolExecutor(2) as readers:
+            texts = [readers.submit(each.read) if each and not each.closed else None for each in pipes]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            out, error = (each.result() if each else "" for each in texts)
+        for each in pipes:
+            if each:
+                each.close()
+        return out, error
 
     def _has_ended(self, timeout: float | None) -> bool:
         poll = select.poll()  # takes descriptors above 1,023, which select does not
@@ -94,18 +116,28 @@ def popen(
     environment: Mapping[str, str],
     program: Sequence[str] = _MUNIMENT,
     *,
-    terminal: int | None = None,
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int = 2,
 ) -> WarmProcess:
-    """Start `muniment WORDS`, or another program, with a pipe as standard output.
-
-    The descriptor `terminal` is its standard input and error output.
-    """
-    reading, writing = os.pipe()
+    """Start `muniment WORDS`, or another program; its files are descriptors, or pipes."""
+    readers: list[IO[str] | None] = []
+    ends: list[int] = []
+    for given in (stdout, stderr):
+        if given != subprocess.PIPE:
+            readers.append(None)
+            ends.append(given)
+            continue
+        reading, writing = os.pipe()
+        readers.append(open(reading, encoding="utf-8"))  # noqa: PTH123, SIM115 - its owner closes it
+        ends.append(writing)
     with Path(os.devnull).open("rb") as nothing:
-        files = [nothing.fileno(), writing, 2] if terminal is None else [terminal, writing, terminal]
+        files = [nothing.fileno() if stdin is None else stdin, *ends]
         pid, exit_pipe = _forked(words, environment, files, program=program)
-    os.close(writing)
-    return WarmProcess(pid, exit_pipe, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
+    for given, end in zip((stdout, stderr), ends, strict=True):
+        if given == subprocess.PIPE:
+            os.close(end)
+    return WarmProcess(pid, exit_pipe, *readers)
 
 
 def run(
@@ -134,7 +166,7 @@ def run(
     with _file() as out, _file() as error, Path(os.devnull).open("rb") as nothing:
         files = [nothing.fileno(), out.fileno(), error.fileno()]
         pid, exit_pipe = _forked(all_words, settings, files, directory, program)
-        process = WarmProcess(pid, exit_pipe, out)
+        process = WarmProcess(pid, exit_pipe, None)
         try:
             status = process.wait(timeout)
         except BaseException:

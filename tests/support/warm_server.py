@@ -20,7 +20,7 @@ from typing import Any
 MESSAGE_BYTES_MAX = 1 << 20
 # What a command loads when it is called, so that the process that forks has it already.
 _LOADED = (
-    "muniment.__main__", "muniment.cli.logs", "muniment.cli.serve", "muniment.operate.databases",
+    "muniment.__main__", "muniment.cli.events", "muniment.cli.logs", "muniment.cli.serve", "muniment.operate.databases",
     "muniment.service.app", "muniment.service.server.run", "muniment.service.storage.postgres.engine",
     "muniment.service.storage.sqlite.engine", "uvloop",
 )  # fmt: skip
