@@ -83,6 +83,8 @@ async def test_contradictions_are_reported_and_are_no_faults(
     answer = await client.put(f"/intents/{made.hash}", json=made.body, headers={"x-operator-key": key})
     assert answer.status_code == 200, answer.text
     assert await faults(context) == [None, None, None]
+    await context.database.write(lambda tx: tx.execute("UPDATE runs SET disputed = 0 WHERE result = 'nothing'", ()))
+    assert await faults(context) == [f"run {first}: it does not show the other verdicts on its cause", None, None]
     pairs = [(first, second), (first, third), (second, third)]
     assert [each async for each in contradictions(context.database)] == [
         f"two verdicts on one cause: the runs {a} and {b}" for a, b in pairs

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 _ROWS_PER_READ: Final = number_text(500)
 _RUNS: Final = f"""
     SELECT r.seq, r.hash, r.trigger_type, r.payload_hash, r.result, r.reason, r.verdict, r.relayer, r.outputs,
-      r.min_validations, t.sig, t.record
+      r.min_validations, t.sig, t.record,
+      r.verdict = 1 AND r.disputed = 0 AND EXISTS (
+        SELECT 1 FROM runs other WHERE other.trigger_seq = r.trigger_seq AND other.payload_hash = r.payload_hash
+          AND other.verdict = 1 AND other.seq <> r.seq
+      )
     FROM runs r JOIN triggers t ON t.seq = r.trigger_seq WHERE r.seq > ? ORDER BY r.seq LIMIT {_ROWS_PER_READ}"""
 _CONFLICTS: Final = f"""
     SELECT r.seq, other.seq, r.hash, other.hash
@@ -63,7 +67,7 @@ def _fault(text: str, row: Row) -> str | None:
 
 
 def _check(text: str, row: Row) -> None:
-    _, digest, *columns, sig, trigger_record = row
+    _, digest, *columns, sig, trigger_record, hides_conflict = row
     run = msgspec.json.decode(text, type=Run, dec_hook=decode_text)
     if run.hash.raw != digest:
         raise Integrity("its record has another hash")
@@ -80,6 +84,8 @@ def _check(text: str, row: Row) -> None:
     ]  # fmt: skip
     if columns != expected:
         raise Integrity("its columns differ from its record or from its trigger")
+    if hides_conflict:
+        raise Integrity("it does not show the other verdicts on its cause")
 
 
 async def contradictions(database: Database) -> AsyncIterator[str]:
