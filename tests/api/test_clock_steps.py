@@ -22,6 +22,7 @@ from muniment.service.context import Context
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.running.clock import FRESH_MS
 from muniment.service.running.settings import Settings
+from runs_world import once_body, registered_once, relayer, stopped
 
 STEADY_MS = 2_000
 HOUR_MS = 3_600_000
@@ -299,3 +300,18 @@ async def test_a_grace_given_by_a_clock_that_was_ahead_does_not_count(client: ht
     clock.now_ms -= year_ms
     refused = await client.post("/functions", files=Bundle().files, headers={"x-api-key": key})
     assert refused.status_code in {401, 403}
+
+
+@pytest.mark.parametrize("step_ms", [3 * HOUR_MS, -3 * HOUR_MS])
+async def test_a_run_is_not_judged_by_a_clock_in_doubt(settings: Settings, step_ms: int) -> None:
+    async with process(settings) as one:
+        own = await relayer(one.context, one.client)
+        trigger = await registered_once(one.client)
+        run = once_body(trigger, created_ms(trigger))
+        recorded = await own.record(run)
+        await one.step(step_ms)
+        check_refusal(await own.post({**run, **stopped()}), 503, "clock-in-doubt")
+        assert await own.record(run) == recorded, "a run that is known is answered"
+        await one.step(-step_ms)
+        await one.be_steady()
+        assert (await own.record({**run, **stopped()}))["conflicts"] == [recorded["hash"]]

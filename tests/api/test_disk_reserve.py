@@ -16,6 +16,7 @@ from muniment.service.app import OPERATIONS
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
+from runs_world import BLOCK, Relayer, once_body, registered_once, relayer, stopped
 
 GIB = 2**30
 OWNER = Wallet(41)
@@ -89,8 +90,14 @@ async def test_operators_and_makers_of_webhooks_leave_the_reserve_alone(
     operator = OperatorClient(client, await operator_key(context))
     known = await operator.recorded(IntentDraft(1))
     full = IntentDraft(1).saying(proposals=[proposal()], logs=[log()])
+    own, other = Relayer(client, operator.key), await relayer(context, client, "other")
+    run = once_body(await registered_once(client), context.now_ms(), blocks=[BLOCK])
+    recorded = await own.record(run)
     leave(GIB - 1)
     async with nothing_stored():
+        check_refused(await own.post({**run, **stopped()}))
+        check_refused(await other.post(run))
+        assert await own.record(run) == recorded, "it is no new row"
         check_refused(await operator.put(IntentDraft(2)))
         check_refused(await operator.put(full))
         check_refused(await operator.append(known, "proposals", proposal()))
@@ -98,6 +105,7 @@ async def test_operators_and_makers_of_webhooks_leave_the_reserve_alone(
         hook = {"url": "https://example.org/"}
         check_refused(await client.post("/webhooks", json=hook, headers=operator.headers))
     assert (await operator.move(known, "enqueued")).status_code == 200
+    assert (await own.orphan(recorded["hash"], BLOCK)).status_code == 200
 
 
 async def test_what_an_operator_has_recorded_may_come_again_and_move(
@@ -136,7 +144,7 @@ def test_whatever_adds_rows_for_a_stranger_or_an_operator_says_that_it_is_refuse
         # Nothing is stored.
         "POST /triggers/sign-params", "POST /triggers/deactivate/sign-params", "POST /triggers/preview",
         # A row that is there is changed.
-        "POST /intents/{hash}/status",
+        "POST /intents/{hash}/status", "POST /executions/{hash}/orphan",
         "POST /users/api-key/rotate", "POST /users/{address}/data",
         "PATCH /webhooks/{id}", "DELETE /webhooks/{id}", "POST /webhooks/{id}/resume", "POST /webhooks/{id}/replay",
         "POST /webhooks/{id}/rotate", "POST /webhooks/{id}/test",

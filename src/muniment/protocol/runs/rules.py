@@ -62,15 +62,19 @@ def check_run(new: NewRun, terms: Terms, relayer: Address | None, now_ms: int) -
     _check_result(new)
     _check_due(new, due, terms, now_ms)
     _check_content(new)
-    outputs = [each.hash.raw for each in new.outputs]
-    payload = new.trigger_data.raw
-    computed = execution_hash(new.trigger_sig, new.trigger_type, payload, new.result, outputs)
+    computed = hash_of(new)
     _check_equal(new.hash, computed, "hash", "the hash of a run with these members")
     proof = evidence(new.context, new.inputs, new.blocks)
     _check_equal(new.evidence, proof, "evidence", "the hash of this context, these inputs and these blocks")
     _check_signature(new, computed, relayer)
     verdict = is_verdict(new.result, None if new.reason is None else new.reason.code)
-    return CheckedRun(computed, proof, keccak256(payload), new, verdict)
+    return CheckedRun(computed, proof, keccak256(new.trigger_data.raw), new, verdict)
+
+
+def hash_of(new: NewRun) -> bytes:
+    """The hash of a run, 32 bytes."""
+    outputs = [each.hash.raw for each in new.outputs]
+    return execution_hash(new.trigger_sig, new.trigger_type, new.trigger_data.raw, new.result, outputs)
 
 
 def _due(new: NewRun) -> int | EventPayload:

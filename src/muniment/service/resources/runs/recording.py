@@ -65,7 +65,7 @@ async def record(
 ) -> Recording:
     """Record a run for an operator. A verdict takes the place of notes; a note does not stand beside a verdict.
 
-    `admit` is called before a run is added, and refuses it by raising. Raises `TooManyVerdicts`.
+    `admit` is called before rows are added, and refuses them by raising. Raises `TooManyVerdicts`.
     """
     await lock(tx, trigger_seq)
     key = (trigger_seq, checked.payload_hash)
@@ -74,7 +74,7 @@ async def record(
         return Recording(min(known.verdicts.values()), is_new=False)
     runs = known.verdicts if checked.is_verdict else known.notes
     if (seq := runs.get(checked.hash)) is not None:
-        return await _join(tx, checked, seq, key, caller, now_ms)
+        return await _join(tx, checked, seq, key, caller, now_ms, admit)
     if not checked.is_verdict and (seq := await _told_of_cap(tx, checked, trigger_seq, caller, now_ms)) is not None:
         return Recording(seq, is_new=False)
     admit()
@@ -99,11 +99,18 @@ async def _known(tx: Transaction, key: tuple[int, bytes]) -> _Due:
 
 
 async def _join(
-    tx: Transaction, checked: CheckedRun, seq: int, key: tuple[int, bytes], caller: OperatorCaller, now_ms: int
+    tx: Transaction,
+    checked: CheckedRun,
+    seq: int,
+    key: tuple[int, bytes],
+    caller: OperatorCaller,
+    now_ms: int,
+    admit: Callable[[], object],
 ) -> Recording:
     """Add the record of another operator; a repetition changes nothing."""
     names = [name for (name,) in await tx.fetch("SELECT operator FROM run_records WHERE run_seq = ?", (seq,))]
     if caller.name not in names:
+        admit()
         if checked.is_verdict:
             await _check_count(tx, key, caller)
         await _add_record(tx, checked, seq, len(names) + 1, caller, now_ms)

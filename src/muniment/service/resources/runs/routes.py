@@ -102,15 +102,17 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
         raise TriggerNotFound(f"no trigger is registered under {body.trigger_sig}")
     trigger_seq, terms = found
     now_ms = context.now_ms()
-    checked = rules.check_run(body, terms, caller.address, now_ms)
-    # Nothing new is dated while the clock is in doubt; a run that is recorded has its date.
-    if context.clock.doubt() and await store.find(context.database, checked.hash) is None:
+    # A clock in doubt calls no run early.
+    at_ms = max(now_ms, body.timestamp) if context.clock.doubt() else now_ms
+    checked = rules.check_run(body, terms, caller.address, at_ms)
+
+    def admit() -> None:
+        """Nothing new is dated while the clock is in doubt; what is recorded has its date."""
         context.clock.require()
+        context.disk.require()
 
     async def write(tx: Transaction) -> tuple[str, bool]:
-        done = await recording.record(
-            tx, checked, trigger_seq, terms.min_validations, caller, now_ms, context.disk.require
-        )
+        done = await recording.record(tx, checked, trigger_seq, terms.min_validations, caller, now_ms, admit)
         return await _shown(tx, done.seq), done.is_new
 
     text, is_new = await context.database.write(write, order=body.trigger_sig.raw)
