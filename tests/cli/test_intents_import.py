@@ -203,11 +203,20 @@ def many(bad: Sequence[int]) -> bytes:
     return joined(lines)
 
 
+@pytest.fixture(scope="module")
+def imported_at_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry with the intents of a file that has two bad lines, imported without an interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "intents.ndjson").write_bytes(many([3, LINES - 1]))
+    assert intents(registry(folder / "data"), "import", folder / "intents.ndjson").exit_code == 1
+    return folder
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_import_goes_on_to_the_same_end(
-    file: Path, data: Path, tmp_path: Path, number: signal.Signals
+    data: Path, tmp_path: Path, imported_at_once: Path, number: signal.Signals
 ) -> None:
-    file.write_bytes(many([3, LINES - 1]))
+    file, whole = imported_at_once / "intents.ndjson", imported_at_once / "data"
     program, go_on = ["-c", STAYS_IN_THE_MIDDLE], tmp_path / "go on"
     with launch(data, "import", file, "--json", program=program, GO_ON_WHEN_THERE_IS=str(go_on)) as process:
         try:
@@ -227,10 +236,9 @@ def test_an_interrupted_import_goes_on_to_the_same_end(
     assert summary(result).items() >= {"resumedAt": lines, "refusedBefore": 1, "refused": 1, "lines": LINES}.items()
     assert "line 3:" not in result.stderr
     assert f"line {LINES - 1}:" in result.stderr
-    assert intents(registry(tmp_path / "whole"), "import", file).exit_code == 1
-    assert exported(data) == exported(tmp_path / "whole")
+    assert exported(data) == exported(whole)
     entries = "SELECT COUNT(*), COUNT(DISTINCT subject) FROM audit_entries"
-    assert rows(data, entries) == rows(tmp_path / "whole", entries) == [(LINES - 2, LINES - 2)]
+    assert rows(data, entries) == rows(whole, entries) == [(LINES - 2, LINES - 2)]
     assert rows(data, "SELECT * FROM imports") == []
 
 
