@@ -15,7 +15,7 @@ _FAMILIES: Final[dict[str, tuple[str, str, str]]] = {
     "clocks_agree": ("gauge", "1 while this machine and the registry agree on the time; nothing runs at 0.", ""),
     "lateness_seconds": ("gauge", "From the time of the last published run to its publication.", ""),
     "runs_total": ("counter", "Runs by result.", "result"),
-    "intents_total": ("counter", "Intents by outcome: written, refused or withheld.", "outcome"),
+    "intents_total": ("counter", "Intents by outcome: written or refused.", "outcome"),
     "failures_total": ("counter", "Failures by kind: registry, incomplete, internal, refused.", "kind"),
 }
 
