@@ -118,11 +118,11 @@ def restrict(
         resource.RLIMIT_CPU: (cpu_s, cpu_s + 1), resource.RLIMIT_NOFILE: (files, files),
         resource.RLIMIT_CORE: (0, 0), resource.RLIMIT_FSIZE: (0, 0),
     }  # fmt: skip
-    for limit, values in limits.items():
-        resource.setrlimit(limit, values)
+    for limit, (soft, hard) in limits.items():
+        _lower(limit, soft, hard)
     memory = False
     with contextlib.suppress(OSError, ValueError):  # macOS refuses this one
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        _lower(resource.RLIMIT_AS, memory_bytes, memory_bytes)
         memory = True
     libc = _libc()
     if libc is None:
@@ -130,6 +130,13 @@ def restrict(
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     no_new_privs = libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     return Confinement(memory=memory, no_new_privs=no_new_privs, landlock=_landlock(libc))
+
+
+def _lower(limit: int, soft: int, hard: int) -> None:
+    """Set a limit, unless a lower one is set already."""
+    given = resource.getrlimit(limit)[1]
+    most = hard if given == resource.RLIM_INFINITY else min(given, hard)
+    resource.setrlimit(limit, (min(soft, most), most))
 
 
 def _landlock(libc: ctypes.CDLL) -> int:

@@ -261,6 +261,22 @@ async def test_a_confined_process_opens_no_file_and_no_socket(tmp_path: Path, sa
     assert lines[2:] == ["[]", "[]", "True 8"], output
 
 
+LOWERED = """
+import resource
+from muniment.guest.confinement import restrict
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+print(restrict().memory, resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_CPU))
+"""
+
+
+@on_linux
+async def test_limits_that_are_lower_already_stay() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-I", "-c", LOWERED, stdout=subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert output.decode() == f"True {(2**29, 2**29)} (5, 5)\n"
+
+
 @on_linux
 async def test_this_kernel_confines_children_wholly(sandbox: Sandbox) -> None:
     assert sandbox.confinement.missing == ()
