@@ -11,11 +11,13 @@ import pytest
 
 from answers import ok
 from conftest import Clock
+from muniment.service.app.application import SWEEPS
 from muniment.service.context import Context
 from muniment.service.resources.runs.pruning import DAY_MS, remove_old
 from operator_client import IntentDraft, OperationsDraft, OperatorClient
 from runs_world import (
     BLOCK,
+    SIX_HOURS_MS,
     TICK,
     Relayer,
     event_body,
@@ -182,3 +184,19 @@ async def test_old_runs_without_intents_are_removed(
     assert await removed(clock.now_ms + DAY_MS) == 1  # the newest stays, since cursors are compared with its number
     assert await listed(client) == [hash_of(bodies[n]) for n in (4, 1)]
     assert ok(await client.get(cursor)).json() == []
+
+
+@pytest.mark.spoils_events("another sweep removes old events")
+async def test_a_sweep_removes_them_after_the_days_of_the_setting(
+    client: httpx2.AsyncClient, context: Context, clock: Clock, trigger: dict[str, Any], own: Relayer
+) -> None:
+    kept = run_body(trigger, **with_intents("0x" + "11" * 32))
+    old, newest = (run_body(trigger, TICK + n * SIX_HOURS_MS, **skipped()) for n in (1, 2))
+    for n, body in enumerate((kept, old, newest)):
+        clock.now_ms = TICK + n * SIX_HOURS_MS
+        await own.record(body)
+    for days, remain in ((89, [newest, old, kept]), (91, [newest, kept])):
+        clock.now_ms = TICK + days * DAY_MS
+        for sweep in SWEEPS:
+            await context.database.write(lambda tx, sweep=sweep: sweep(tx, context))
+        assert await listed(client) == [hash_of(body) for body in remain]
