@@ -133,7 +133,7 @@ class Sandbox:
             async with asyncio.timeout(_START_S), self._children.child() as child:
                 return await _ready(child)
         except (ChildEnded, BadFrame, TimeoutError) as error:
-            # Without FD it says so; what it lacks, it says before.
+            # Started by hand it says what it lacks.
             raise SandboxMissing(
                 "the process that runs functions does not start; to see why, run: "
                 f"{sys.executable} -I -m muniment.guest.launcher"
