@@ -280,6 +280,17 @@ async def test_a_run_without_an_answer_is_tried_again_and_then_missed(world: Wor
     assert note["reason"]["code"] == "unanswered"
 
 
+async def test_a_planned_run_of_a_trigger_that_ended_is_given_up(world: World) -> None:
+    sig = await world.sign(3)
+    await world.step(NOW_MS)
+    world.told.does = lambda _: NotYet("no-answer", "no node")
+    assert not await world.step(TICK)
+    body = {"triggerSigs": [sig], "signature": Wallet(3).sign_text(sig)}
+    assert (await world.client.post("/triggers/deactivate", json=body)).status_code == 204
+    assert await world.step(TICK + 1_000)
+    assert await world.runs(sig) == []
+
+
 async def test_intents_are_published_with_the_hash_of_their_run(world: World) -> None:
     sig = await world.sign()
     await world.step(NOW_MS)

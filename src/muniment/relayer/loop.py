@@ -148,7 +148,7 @@ class Relayer:
 
         Raises the errors of the client while it reads the triggers.
         """
-        await self.following.begin()
+        await self._begin()
         await self._publish_left()
         now_ms = await self._time()
         if now_ms is None:
@@ -165,10 +165,19 @@ class Relayer:
         await self._publish_left()
         return all(read) and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
 
+    async def _begin(self) -> str:
+        """Read the triggers; planned runs of those that have ended meanwhile are given up."""
+        cursor = await self.following.begin()
+        for entry in self.journal.unfinished(State.PLANNED):
+            if entry.sig not in self.following.tracked:
+                due = Due(entry.sig, entry.kind, entry.payload, entry.timestamp_ms, entry.until_ms)
+                self.journal.give_up(due, is_decided=False)
+        return cursor
+
     async def _follow(self) -> None:
         while True:
             try:
-                cursor = await self.following.begin()
+                cursor = await self._begin()
                 self.trouble = ""
                 _log.info("following", triggers=len(self.following.tracked), registry=self.settings.registry)
                 await self.following.follow(cursor)
