@@ -40,7 +40,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any]) -> None:
+async def test_every_session_has_every_bound(
+    bounds_url: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = PostgresDatabase(bounds_url)
 
     async def stay(transaction: Any) -> None:
@@ -68,8 +70,8 @@ async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any])
         )
         assert {name for name, *_ in rows} == set(BOUNDS)
         assert all(0 < value <= 10_000 and unit == "ms" for _, value, unit in rows)
-    driver: Any = asyncpg
-    admin = await driver.connect(bounds_url, timeout=5, command_timeout=5)
+    monkeypatch.undo()  # this session is that of the test
+    admin = await asyncpg.connect(bounds_url)
     sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'bounds' AND {OURS}"
     assert await admin.fetchval(sql) == SESSIONS
     await admin.close()
