@@ -45,6 +45,7 @@ async def test_the_block_is_not_known_before_a_later_one_is_seen(nodal: Nodal) -
     assert await code_of(nodal, second=base + 10) == "no-block"
     nodal.mine(base + 11)
     assert await code_of(nodal, second=base + 10, confirmations=2) == "no-block"
+    assert await code_of(nodal, second=1) == "no-block"  # before the chain began
     nodal.mine(base + 12)
     assert (await nodal.pins(confirmations=2).pin(CHAIN_ID, base + 10)).time_s == base + 10
 
@@ -111,6 +112,7 @@ async def test_a_block_is_found_by_its_number_or_by_the_time_before_it(nodal: No
     assert await pins.pin_number(CHAIN_ID, blocks[0].number) == blocks[0]
     assert await pins.block_after(CHAIN_ID, base + 10) == blocks[1].number
     assert await pins.block_after(CHAIN_ID, base + 20) == blocks[1].number + 1
+    assert await pins.block_after(CHAIN_ID, 1) == 0
     with pytest.raises(Incomplete) as caught:
         await pins.pin_number(CHAIN_ID, blocks[1].number + 1)
     assert caught.value.code == "no-block"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from chain import LocalChain, encoded, selector
+from chain import SECONDS_MAX, LocalChain, encoded, selector
 from muniment.chains.catalogue import Chain
+from muniment.chains.nodes import NodeLimits
 from muniment.outgoing import Outgoing
 from muniment.protocol.evm.address import Address
 from muniment.relayer.answers import Answers
@@ -34,6 +35,8 @@ class Nodal:
         """The pins of a relayer that asks these nodes, by default the chain's own."""
         chain = Chain(CHAIN_ID, "Local", rpc_urls=urls or (self.chain.url,), **members)
         nodes = nodes_of(self.outgoing, [chain], now_s=lambda: self.now_s, chance=lambda: 0.5)
+        # These only end a hang: a busy machine may take long.
+        nodes[CHAIN_ID].limits = NodeLimits(answer_seconds_max=SECONDS_MAX)
         return Pins(nodes=nodes, now_ms=lambda: self.now_ms, confirmations=confirmations)
 
     def answers(self, pins: Pins, second: int, **members: Any) -> Answers:
@@ -97,7 +100,7 @@ def chain() -> Iterator[LocalChain]:
 
 @pytest.fixture
 async def nodal(chain: LocalChain) -> AsyncIterator[Nodal]:
-    async with Outgoing(allow_private=True) as outgoing:
+    async with Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX) as outgoing:
         made = Nodal(chain, outgoing)
         made.now_ms = 1_000 * made.newest_s
         yield made

@@ -152,11 +152,8 @@ class Pins:
 
         async def ask(node: Node) -> Pin:
             head = await _head(nodes, node)
-            try:
-                found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
-            except _BeganLater:
-                found = _Block(-1, b"", 0)
-            return Pin(chain_id, *found)
+            found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
+            return Pin(chain_id, *(found or _Block(-1, b"", 0)))
 
         pin = await _agreed(nodes, ask)
         assert pin is not None  # noqa: S101 - `ask` never gives None
@@ -178,6 +175,8 @@ class Pins:
         if head.time_s <= second:
             return Pin(nodes.chain.id, *head, is_quiet=True) if is_quiet else None
         found = await _highest_until(nodes, node, head, second)
+        if found is None:
+            return None
         if head.number - found.number >= self.confirmations:
             return Pin(nodes.chain.id, *found)
         return Pin(nodes.chain.id, *found, is_quiet=True) if is_quiet else None
@@ -207,15 +206,11 @@ async def _canonical(nodes: Nodes, node: Node, block_hash: bytes) -> Pin:
     return Pin(nodes.chain.id, *found) if found is not None and found.hash == block_hash else elsewhere
 
 
-class _BeganLater(Unreachable):
-    """The chain has no block as early as that."""
-
-
-async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block:
-    """The highest block with a time of at most `second`; `head` is later.
+async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block | None:
+    """The highest block with a time of at most `second`, where `head` is later; None: the chain began later.
 
     Times of blocks never fall, so the search first doubles its distance from the head, and then divides what is left.
-    Raises `Unreachable`, also for a chain that begins later.
+    Raises `Unreachable`.
     """
     above, below, distance = head, None, 1
     while below is None:
@@ -223,7 +218,7 @@ async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) ->
         numbers = sorted({max(0, head.number - step) for step in steps}, reverse=True)
         above, below = await _narrowed(nodes, node, numbers, above, below, second)
         if below is None and numbers[-1] == 0:
-            raise _BeganLater("refused", "the chain began after the time of the run")
+            return None
         distance <<= _ASKED_AT_ONCE
     while above.number - below.number > 1:
         width = above.number - below.number
