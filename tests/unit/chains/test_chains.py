@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muniment.chains.catalogue import CATALOGUE, MULTICALL3, NATIVE, Chain, load_chains
-from muniment.chains.reading import _READER
+from muniment.chains.multicall import _READER
 from muniment.protocol.evm.address import Address
 
 CONTRACTS = Path(__file__).parents[2] / "vectors" / "contracts"
