@@ -18,6 +18,7 @@ from muniment.protocol.triggers.schedule import (
     last_run,
     next_runs,
 )
+from muniment.protocol.wire import TIMESTAMP_MS_MAX
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors/cron/cron-parser.json").read_text())
 DAY_MS = 86_400_000
@@ -177,6 +178,8 @@ def test_the_runs_of_years_are_counted_by_days() -> None:
     assert count_runs("* * * * *", year_ms, year_ms) == count_runs("* * * * *", year_ms, 0) == 0
     assert last_run("0 0 1 1 *", DAY_MS) == 0
     assert last_run("0 0 2 1 *", DAY_MS - 1) is None
+    assert last_run("* * * * *", 253_402_300_799_999) is None  # the last millisecond of the year 9999
+    assert last_run("* * * * *", TIMESTAMP_MS_MAX) is None
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,9 @@ def last_run(text: str, at_ms: int) -> int | None:
 
     None: there is none since 1970.
     """
-    # The walk begins strictly before its start, and runs are whole minutes.
-    start = _EPOCH + timedelta(minutes=at_ms // _MINUTE_MS + 1)
     try:
+        # The walk begins strictly before its start, and runs are whole minutes.
+        start = _EPOCH + timedelta(minutes=at_ms // _MINUTE_MS + 1)
         run_ms = (next(CronSim(_plain(text), start, reverse=True)) - _EPOCH) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, StopIteration):  # past the year 9999, as far as datetime goes, or 50 years back
         return None
