@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from itertools import count
 from pathlib import Path
@@ -36,13 +37,14 @@ from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.journal import Entry, Journal, State
-from muniment.relayer.loop import Made, NotYet, Relayer
+from muniment.relayer.loop import Made, NotYet, Publishing, Relayer
 from muniment.relayer.pinning import Pins
 from muniment.relayer.publication import Publication, Published
 from muniment.relayer.settings import RelayerSettings, Served
 from muniment.service.app import Application
 from muniment.service.context import Context
 from operator_client import FAR_DEADLINE, SETTLER, operator_key
+from runs_world import relayer, run_body, stopped as stopped_body, with_intents
 
 pytestmark = pytest.mark.one_engine  # what a relayer sends and reads has tests of its own on both
 
@@ -119,6 +121,19 @@ class Silent:
 
     async def publish(self, entry: Entry) -> Published:
         raise Unreachable(f"nobody takes {entry.sig}", sent=False)
+
+
+@dataclass
+class Heard:
+    """Publishes, and tells when something was published."""
+
+    publication: Publishing
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def publish(self, entry: Entry) -> Published:
+        published = await self.publication.publish(entry)
+        self.done.set()
+        return published
 
 
 @dataclass
@@ -334,6 +349,37 @@ async def test_a_result_that_was_not_published_is_published_later_with_the_same_
     assert world.told.ran == [TICK]
 
 
+class SlowToRead(Following):
+    """Reads the triggers after everything else had its turn."""
+
+    async def begin(self) -> str:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return await super().begin()
+
+
+async def test_intents_left_by_a_killed_relayer_wait_until_the_triggers_are_read(world: World) -> None:
+    sig = await world.sign()
+    await world.step(NOW_MS)
+    world.told.does = intents(1)
+    world.at(TICK)
+    async with world.relayer() as made:
+        made.publishing = Silent()
+        assert not await made.once()
+    async with world.relayer() as made:
+        old = made.following
+        made.following = SlowToRead(registry=old.registry, journal=old.journal, served=old.served, own_ms=old.own_ms)
+        assert isinstance(made.publishing, Publication)
+        made.publishing = published = Heard(replace(made.publishing, asked_again=made.following.asked_again))
+        serving = asyncio.create_task(made.serve())
+        await published.done.wait()
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+    (run,) = await world.get("/executions", triggerSig=sig)
+    assert [each["recorded"] for each in run["outputs"]] == [True]
+
+
 async def test_intents_of_a_trigger_that_ended_meanwhile_are_withheld(world: World) -> None:
     sig = await world.sign(3)
     await world.step(NOW_MS)
@@ -407,6 +453,21 @@ async def test_a_fee_above_the_limit_is_told_once_an_hour(world: World) -> None:
     assert [result for result, _ in await world.runs(sig)] == ["skipped", "skipped"]
     assert {result for result, _ in await world.runs(free)} == {"nothing"}
     assert len(world.told.ran) == 70
+
+
+async def test_runs_of_other_relayers_use_up_no_cap(world: World) -> None:
+    sig = await world.sign()
+    honest, other = [await relayer(world.context, world.plain, f"number-{n}", n) for n in (1, 2)]
+    await world.step(NOW_MS, key=honest.key)
+    trigger = {"sig": sig, "config": {"type": 0}}
+    for result in ({}, with_intents("0x" + "01" * 32), stopped_body()):
+        world.at(TICK)
+        await other.record(run_body(trigger, TICK, **result))
+    for n in range(1, 4):  # the first learns the address of this relayer
+        await world.step(TICK + n * MINUTE, key=honest.key, runs_per_trigger_and_day_max=2)
+    assert world.told.ran == [TICK + 2 * MINUTE, TICK + 3 * MINUTE]
+    await world.step(TICK + 4 * MINUTE, key=honest.key, runs_per_trigger_and_day_max=2)
+    assert world.told.ran == [TICK + 2 * MINUTE, TICK + 3 * MINUTE]
 
 
 async def test_the_runs_of_a_day_are_counted_from_the_registry(world: World) -> None:

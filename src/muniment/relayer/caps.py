@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import UNSET
 
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 _DAY_MS: Final = 86_400_000
 
 
+class _Counted(NamedTuple):
+    """The runs of a trigger in the registry, less those that this process had made by then; `relayer` recorded them."""
+
+    relayer: str | None
+    others: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Caps:
     """Counts of the present day. What the registry has is counted first, so a new machine does not begin at zero.
 
-    `relayer` is the address under which the registry lists this relayer's runs; None until it recorded one.
+    `relayer` is the address under which the registry lists this relayer's runs; None until it recorded one. Until then
+    the runs of all relayers count, and after that its own alone: others must not use up its cap.
     """
 
     registry: AsyncRegistry
@@ -31,6 +39,7 @@ class Caps:
     relayer: str | None = None
     _day: int = field(default=-1, init=False)
     _runs: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
+    _counted: dict[Signature, _Counted] = field(default_factory=dict["Signature", _Counted], init=False)
     _intents: int = field(default=0, init=False)
     # Whether the registry's own count is in: of which triggers, and of the intents. After midnight all counts are ours.
     _asks_runs: bool = field(default=True, init=False)
@@ -39,9 +48,7 @@ class Caps:
     async def reached(self, sig: Signature, now_ms: int) -> RunReasonCode | None:
         """Which cap is reached: `run-cap` or `intent-cap`. Raises the errors of the client."""
         self._begin(now_ms // _DAY_MS)
-        if sig not in self._runs:
-            self._runs[sig] = await self._count_runs(sig) if self._asks_runs else 0
-        if self._runs[sig] >= self.settings.runs_per_trigger_and_day_max:
+        if await self._runs_of(sig) >= self.settings.runs_per_trigger_and_day_max:
             return "run-cap"
         if self._asks_intents and self.relayer is not None:
             self._intents = max(self._intents, await self._count_intents(self.relayer))
@@ -61,12 +68,24 @@ class Caps:
             self._asks_runs = self._asks_intents = False
         self._day, self._intents = day, 0
         self._runs.clear()
+        self._counted.clear()
 
-    async def _count_runs(self, sig: Signature) -> int:
+    async def _runs_of(self, sig: Signature) -> int:
+        """The runs of a trigger today."""
+        if not self._asks_runs:
+            return self._runs.get(sig, 0)
+        counted = self._counted.get(sig)
+        if counted is None or counted.relayer != self.relayer:
+            found = await self._count_runs(sig, self.relayer)
+            counted = self._counted[sig] = _Counted(self.relayer, max(0, found - self._runs.get(sig, 0)))
+        return counted.others + self._runs.get(sig, 0)
+
+    async def _count_runs(self, sig: Signature, relayer: str | None) -> int:
         count = 0
         listing = self.registry.runs.list(trigger_sig=sig, created_after=self._day * _DAY_MS, newest_first=True)
         async for run in listing:
-            count += _is_verdict(run)
+            is_own = relayer is None or any(each.relayer == relayer for each in run.records)
+            count += is_own and _is_verdict(run)
             if count >= self.settings.runs_per_trigger_and_day_max:
                 break
         return count

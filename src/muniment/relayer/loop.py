@@ -126,6 +126,8 @@ class Relayer:
     # When a trigger was last told that its runs are skipped.
     _told: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    # Whether the triggers were read once. Until then every trigger looks as if it had ended.
+    _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
         """Take part in the following of triggers."""
@@ -172,6 +174,7 @@ class Relayer:
             if entry.sig not in self.following.tracked:
                 due = Due(entry.sig, entry.kind, entry.payload, entry.timestamp_ms, entry.until_ms)
                 self.journal.give_up(due, is_decided=False)
+        self._read.set()
         return cursor
 
     async def _follow(self) -> None:
@@ -460,6 +463,7 @@ class Relayer:
         return done
 
     async def _publish_always(self) -> None:
+        await self._read.wait()
         pause_s = RETRY_MS / 1_000
         while True:
             try:
