@@ -130,7 +130,9 @@ def main(descriptor: int) -> None:
     # Codecs are found in files when they are first used, and a child has no files.
     for codec in ("utf-8", "utf-16-le"):
         "".encode(codec).decode(codec, "replace")
-    control = socket.socket(fileno=descriptor)
+    # It came by the number that it has in the parent, which may have a thousand files: a child closes low ones.
+    control = socket.socket(fileno=os.dup(descriptor))
+    os.close(descriptor)
     gc.collect()
     gc.freeze()  # children share the pages of what is there
     _Launcher(control).serve()
