@@ -7,11 +7,13 @@ that a module has taken over may send anything.
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from muniment.guest.confinement import Confinement
+from muniment.guest.limits import INTENTS_MAX, LOG_LINES_MAX, QUESTION_BYTES_MAX
 from muniment.guest.outcomes import Reason
 from muniment.guest.types import Answer, Generation, GuestInput, IntentKind, Question
 
@@ -64,9 +66,9 @@ class Done(msgspec.Struct, tag="done", frozen=True, kw_only=True):
     reason: Reason | None
     text: str
     fuel_used: int
-    logs: list[str]
+    logs: Annotated[list[str], Meta(max_length=LOG_LINES_MAX)]
     logs_cut: bool
-    intents: list[tuple[IntentKind, bytes]]
+    intents: Annotated[list[tuple[IntentKind, bytes]], Meta(max_length=INTENTS_MAX)]
 
 
 class Coded(msgspec.Struct, tag="coded", frozen=True):
@@ -89,6 +91,8 @@ FromChild = Ready | Asked | Done | Coded | Failed
 _encoder: Final = msgspec.msgpack.Encoder()
 _to_child: Final[msgspec.msgpack.Decoder[ToChild]] = msgspec.msgpack.Decoder(ToChild)
 _from_child: Final[msgspec.msgpack.Decoder[FromChild]] = msgspec.msgpack.Decoder(FromChild)
+# Of a question a byte can become an object of sixty, and no honest one is longer.
+_long_from_child: Final[msgspec.msgpack.Decoder[Done | Coded]] = msgspec.msgpack.Decoder(Done | Coded)
 
 
 class BadFrame(Exception):
@@ -112,7 +116,7 @@ def length_of(head: bytes, length_max: int) -> int:
 def read_from_child(data: bytes) -> FromChild:
     """What a child sent. Raises `BadFrame`."""
     try:
-        return _from_child.decode(data)
+        return (_from_child if len(data) <= QUESTION_BYTES_MAX else _long_from_child).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadFrame("a frame that is no message") from error
 

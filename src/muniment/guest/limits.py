@@ -56,8 +56,10 @@ PROCESS_CPU_S: Final = 10
 PROCESS_MEMORY_BYTES: Final = 1024 * _MIB
 PROCESS_FILES: Final = 8
 
-# Frames of the pipe: a job with its compiled code and inputs; a result with 32 intents and its logs.
+# Frames of the pipe: a job with its compiled code and inputs; a question; a result with 32 intents and its logs.
 JOB_BYTES_MAX: Final = 128 * _MIB
+# A question comes from a text, of which a UTF-16 unit has at most three bytes of UTF-8.
+QUESTION_BYTES_MAX: Final = 4 * TEXT_LENGTH_MAX
 RESULT_BYTES_MAX: Final = INTENTS_MAX * INTENT_BYTES_MAX + 4 * LOG_BYTES_MAX
 COMPILED_BYTES_MAX: Final = 96 * _MIB
 

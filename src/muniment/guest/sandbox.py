@@ -35,9 +35,7 @@ from muniment.guest.limits import (
     COMPILED_KEPT_BYTES,
     FUEL,
     INTENT_BYTES_MAX,
-    INTENTS_MAX,
     LOG_BYTES_MAX,
-    LOG_LINES_MAX,
     MODULE_BYTES_MAX,
     PROCESS_S,
     QUERIES_MAX,
@@ -273,9 +271,7 @@ def _run_of(done: FromChild, generation: Generation) -> GuestRun:
     if not isinstance(done, Done):
         raise Stop("crash", "the process sent no result")
     too_much = (
-        len(done.logs) > LOG_LINES_MAX
-        or len(done.intents) > INTENTS_MAX
-        or any(len(body) > INTENT_BYTES_MAX for _, body in done.intents)
+        any(len(body) > INTENT_BYTES_MAX for _, body in done.intents)
         or sum(len(line.encode()) for line in done.logs) > LOG_BYTES_MAX
         or not 0 <= done.fuel_used <= FUEL
     )

@@ -19,6 +19,10 @@ RunResult = Literal["intents", "nothing", "stopped"]
 LOG_LEVELS: Final = ("Critical", "Error", "Warning", "Info", "Debug")
 
 
+# The value of a parameter; a frame of the pipe holds nothing else.
+Param = str | list[str | dict[str, str]]
+
+
 class Question(msgspec.Struct, frozen=True):
     """What a module asks of the world.
 
@@ -28,7 +32,7 @@ class Question(msgspec.Struct, frozen=True):
     """
 
     query: Query
-    params: Mapping[str, Any]
+    params: Mapping[str, Param]
 
 
 class Answer(msgspec.Struct, frozen=True):

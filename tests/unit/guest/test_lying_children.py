@@ -18,6 +18,13 @@ from muniment.guest.frames import Asked, Coded, Done, Failed, FromChild, Given, 
 from muniment.guest.sandbox import Sandbox
 from muniment.guest.types import Answer, Compiled, GuestRun, Question
 
+
+def asked(value: bytes) -> bytes:
+    """A question whose only parameter is `value`, in MessagePack."""
+    data = frame(Asked(Question("evmCall", {"to": "here"})))[4:].replace(b"\xa4here", value)
+    return len(data).to_bytes(4, "big") + data
+
+
 READY = frame(Ready(Confinement()))
 COMPILED = Compiled(sha256=b"", code=b"x")
 
@@ -81,6 +88,12 @@ LIES: dict[str, bytes] = {
     "one byte too many": READY + (limits.RESULT_BYTES_MAX + 1).to_bytes(4, "big"),
     "a long confinement": (1_025).to_bytes(4, "big"),
     "an unknown query": READY + frame(Asked(Question("evmCall", {}))).replace(b"evmCall", b"evmSend"),
+    "a number in a question": READY + asked(b"\x07"),
+    "nothing in a question": READY + asked(b"\xc0"),
+    "bytes in a question": READY + asked(b"\xc4\x01x"),
+    "lists in lists in a question": READY + asked(b"\x91\x91\x90"),
+    "an object with a number as name in a question": READY + asked(b"\x91\x82\x01\xa1x\xa1y\xa1x"),
+    "a question that is longer than a text": READY + asked(b"\xdd\x00\x10\x00\x00" + b"\x80" * 2**20),
     "an unknown reason": READY + frame(done(reason="fuel")).replace(b"fuel\xa4", b"fire\xa4"),
     "33 intents": READY + frame(done(intents=[("swap", b"{}")] * 33)),
     "a long intent": READY + frame(done(intents=[("swap", b"{%s}" % (b" " * limits.INTENT_BYTES_MAX))])),
@@ -96,6 +109,8 @@ LIES: dict[str, bytes] = {
 async def test_what_no_child_sends_is_a_crash(said: bytes) -> None:
     run = await run_of(said)
     assert (run.result, run.reason, run.intents) == ("stopped", "crash", ())
+    if b"asked" in said:
+        assert run.text == "the process sent a frame that is no message"
 
 
 async def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
