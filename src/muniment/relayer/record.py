@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
 
 def recorded_run(
-    due: Due, run: GuestRun, made: Sequence[Made], *, answers: Answers, settlers: Sequence[RunToken], engine: Engine
-) -> tuple[NewRun, list[AnyNewIntent]]:
+    due: Due, run: GuestRun, made: Sequence[Made], *, answers: Answers, settlers: Sequence[RunToken], engine: Engine,
+    fee: int = 0,
+) -> tuple[NewRun, list[AnyNewIntent]]:  # fmt: skip
     """The body of `POST /executions` for a run that came to a result, and its intents, which carry its hash.
 
-    `run` and `made` are those of `forms.formed`. Where the record would be too long, the log is cut.
+    `run` and `made` are those of `forms.formed`, `fee` is what the relayer asks for. Where the record would be too
+    long, the log is cut, and then what else it can do without.
     """
     hashes = [each.hash for each in made]
     run_hash = execution_hash(due.sig, due.kind, due.payload, run.result, hashes)
@@ -40,13 +43,22 @@ def recorded_run(
         logs=[RunLog.parse(line) for line in run.logs], logs_cut=run.logs_cut, inputs=answers.inputs,
         context=run_context(settlers), blocks=answers.blocks,
         outputs=[NewRunOutput(hash=Bytes32.from_raw(each)) for each in hashes], engine=engine,
+        fee=Amount(fee),
     )  # fmt: skip
     carried = HexString.from_raw(run_hash)
     return _fitting(record), [replace(each.intent, execution_hash=carried) for each in made]
 
 
 def _fitting(record: NewRun) -> NewRun:
-    """The record with as many of the first lines of its log as it has room for."""
+    """The record without what it has no room for: first the last lines of its log.
+
+    Where that is not enough, the calls behind answers, which whoever runs it again makes anew; then what was asked
+    without an answer.
+    """
+    for shorter in (_whole, _without_calls, _without_questions):
+        record = shorter(record)
+        if len(encode(replace(record, logs=[], logs_cut=True))) <= RUN_BYTES_MAX:
+            break
     beyond = len(encode(record)) - RUN_BYTES_MAX
     if beyond <= 0:
         return record
@@ -54,3 +66,15 @@ def _fitting(record: NewRun) -> NewRun:
     while lines and beyond > -len(',"logsCut":true'):
         beyond -= len(encode(lines.pop())) + 1
     return replace(record, logs=lines, logs_cut=True)
+
+
+def _whole(record: NewRun) -> NewRun:
+    return record
+
+
+def _without_calls(record: NewRun) -> NewRun:
+    return replace(record, inputs=[replace(each, calls=UNSET) for each in record.inputs])
+
+
+def _without_questions(record: NewRun) -> NewRun:
+    return replace(record, inputs=[each if each.answer.success else replace(each, params={}) for each in record.inputs])

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from muniment.client.proof import read_manifest_bytes
 from muniment.protocol.runs.payloads import EventPayload, read_payload
-from muniment.protocol.wire import Amount
 from muniment.relayer.answers import Answers
 from muniment.relayer.attempt import Consent, Function, Settling, attempt
 from muniment.relayer.loop import Made, NotYet
@@ -58,6 +55,7 @@ class FunctionRunning:
         except Incomplete as error:
             return NotYet(error.code, error.text)
         run, intents = recorded_run(
-            due, ran, made, answers=answers, settlers=self.settling.settlers, engine=self.engine
-        )
-        return Made(replace(run, fee=Amount(str(self.settings.fee_of(trigger)))), intents)
+            due, ran, made, answers=answers, settlers=self.settling.settlers, engine=self.engine,
+            fee=self.settings.fee_of(trigger),
+        )  # fmt: skip
+        return Made(run, intents)

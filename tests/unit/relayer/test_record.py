@@ -15,8 +15,8 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.types import NewOperationsIntent
 from muniment.protocol.runs.hashes import execution_hash
 from muniment.protocol.runs.payloads import time_payload
-from muniment.protocol.runs.texts import Engine
-from muniment.protocol.runs.types import RUN_BYTES_MAX, NewRun, RunAnswer, RunInput, RunToken
+from muniment.protocol.runs.texts import Engine, ReasonText
+from muniment.protocol.runs.types import RUN_BYTES_MAX, NewRun, RunAnswer, RunCall, RunInput, RunToken
 from muniment.protocol.wire import encode
 from muniment.relayer.answers import Answers
 from muniment.relayer.due import Due
@@ -31,9 +31,9 @@ SETTLERS = [RunToken(address=SECOND_SETTLER, chain_id=8453)]
 PIN = Pin(8453, 38_000_000, bytes(32), TICK_MS // 1_000 - 1)
 
 
-def recorded(run: GuestRun, made: list[Made] | None = None, **members: Any) -> tuple[NewRun, list[Any]]:
+def recorded(run: GuestRun, made: list[Made] | None = None, fee: int = 0, **members: Any) -> tuple[NewRun, list[Any]]:
     answers = Answers(pins=Pins(nodes={}, now_ms=lambda: 0), timestamp_ms=TICK_MS, pinned={8453: PIN}, **members)
-    return recorded_run(DUE, run, made or [], answers=answers, settlers=SETTLERS, engine=Engine("tests"))
+    return recorded_run(DUE, run, made or [], answers=answers, settlers=SETTLERS, engine=Engine("tests"), fee=fee)
 
 
 def test_a_stopped_run_has_its_reason_and_no_outputs() -> None:
@@ -69,6 +69,33 @@ def test_a_record_that_would_be_too_long_has_a_shorter_log() -> None:
     assert list(lines[: len(record.logs)]) == record.logs
     whole, _ = recorded(GuestRun(result="nothing", logs=lines[:10]), inputs=[question])
     assert (len(whole.logs), whole.logs_cut) == (10, False)
+
+
+def test_a_record_has_room_for_its_fee() -> None:
+    record, _ = recorded(GuestRun(result="nothing", logs=("[Info] short",) * 20_000), fee=2**256 - 1)
+    assert RUN_BYTES_MAX - 40 < len(encode(record)) <= RUN_BYTES_MAX
+    assert record.fee == str(2**256 - 1)
+
+
+def test_calls_that_a_record_has_no_room_for_are_left_out() -> None:
+    call = RunCall(data=HexString("0x" + "ab" * 4_000), block=PIN.block(), answer=HexString("0x" + "cd" * 4_000))
+    params: dict[str, str | list[str]] = {"owner": "0x" + "01" * 20}
+    question = RunInput(query="relevantTokens", params=params, answer=RunAnswer(success=True, data="1"), calls=[call])
+    whole, _ = recorded(GuestRun(result="nothing", logs=("[Info] 1",)), inputs=[question] * 16)
+    assert whole.inputs == [question] * 16
+    record, _ = recorded(GuestRun(result="nothing", logs=("[Info] 1",)), inputs=[question] * 17)
+    assert len(encode(record)) <= RUN_BYTES_MAX
+    assert record.inputs == [msgspec.structs.replace(question, calls=msgspec.UNSET)] * 17
+    assert record.logs == ["[Info] 1"]
+
+
+def test_questions_without_an_answer_that_a_record_has_no_room_for_lose_their_parameters() -> None:
+    refused = RunAnswer(success=False, error=ReasonText("not answered"))
+    question = RunInput(query="svmAccountsInfo", params={"publicKeys": ["x" * 500] * 500}, answer=refused)
+    answered = RunInput(query="evmCall", params={"data": "0x"}, answer=RunAnswer(success=True, data="0x01"))
+    record, _ = recorded(GuestRun(result="nothing"), inputs=[question, question, answered])
+    assert len(encode(record)) <= RUN_BYTES_MAX
+    assert [each.params for each in record.inputs] == [{}, {}, {"data": "0x"}]
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
