@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -61,4 +62,7 @@ async def attempt(
     inputs = inputs_of(function.inputs, consent.input)
     sent = await sandbox.run_module(function.compiled, context=context, inputs=inputs, answer=answers)
     generations = await settling.generations.of(named_settlers(sent))
-    return formed(sent, sig=due.sig, min_validations=consent.min_validations, generations=generations)
+    # Thirty-two intents of the longest kind take seconds, in which others would have no turn.
+    return await asyncio.to_thread(
+        formed, sent, sig=due.sig, min_validations=consent.min_validations, generations=generations
+    )
