@@ -34,7 +34,7 @@ from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.journal import Journal
-from muniment.relayer.loop import Made, Relayer
+from muniment.relayer.loop import Made, NotYet, Relayer
 from muniment.relayer.publication import Publication
 from muniment.relayer.settings import RelayerSettings, Served
 from muniment.service.app import Application
@@ -53,8 +53,11 @@ class Echo:
     """A function that makes one intent for each event, with the answer of the feed in it."""
 
     ran: list[int] = field(default_factory=list[int])
+    has_answers: bool = True
 
-    async def run(self, trigger: Trigger, due: Due) -> Made:
+    async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
+        if not self.has_answers:
+            return NotYet("no-answer", "no node")
         log = read_payload(due.kind, due.payload)
         assert isinstance(log, EventPayload)
         answer = int(log.topics[1], 16)
@@ -225,3 +228,29 @@ async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_su
     assert sorted(each["result"] for each in await world.runs()) == ["intents", "skipped"]
     (note,) = [each for each in await world.runs() if each["result"] == "skipped"]
     assert note["reason"]["code"] == "other-block"
+
+
+async def test_a_verdict_of_another_relayer_on_a_block_that_is_gone_stops_no_later_event(
+    world: World, app: Application
+) -> None:
+    other = await operator_key(app.context, "other")
+    assert await world.step()
+    snapshot = world.nodal.chain.ask("evm_snapshot")
+    world.update(7)
+    world.echo.has_answers = False
+    await world.step()
+    world.nodal.mine(world.nodal.newest_s + 2 * HOUR)
+    await world.step()
+    world.echo.has_answers = True
+    (note,) = await world.runs()
+    members = ("triggerSig", "triggerType", "triggerData", "timestamp", "engine")
+    verdict = {**{name: note[name] for name in members}, "result": "nothing"}
+    ok(await world.client.post("/executions", json=verdict, headers={"x-operator-key": other}))
+    assert (await world.client.get(f"/executions/{note['hash']}")).status_code == 404
+    later_s = world.nodal.newest_s + 7
+    world.nodal.chain.ask("evm_revert", snapshot)
+    world.nodal.chain.ask("evm_setNextBlockTimestamp", later_s)
+    world.update(7)  # the same transaction, in another block
+    world.update(8)
+    assert await world.step()
+    assert sorted(world.echo.ran) == [7, 8]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from muniment.chains.log_reader import LogReader
-from muniment.protocol.errors import IntentNotFound
+from muniment.protocol.errors import IntentNotFound, RunNotFound
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.due import Due, Gap, Occurrence
@@ -96,7 +97,10 @@ class EventRuns:
         for other in others:
             if other.payload == due.payload or not other.hash:
                 continue
-            run = await self.registry.runs.get("0x" + other.hash.hex())
+            try:
+                run = await self.registry.runs.get("0x" + other.hash.hex())
+            except RunNotFound:  # runs with intents stay
+                continue
             for output in run.outputs:
                 try:
                     intent = await self.registry.intents.get(output.hash)
@@ -174,7 +178,9 @@ class EventRuns:
 
     async def _orphan(self, entry: Entry, event: EventPayload) -> None:
         hash_ = "0x" + entry.hash.hex()
-        await self.registry.runs.orphan(hash_, event.chain_id, event.block_hash)
+        # A note that a verdict of another relayer has replaced is not there any more.
+        with suppress(RunNotFound):
+            await self.registry.runs.orphan(hash_, event.chain_id, event.block_hash)
         self.journal.mark(entry, _ORPHANED)
         _log.warning("the block of a run is gone", trigger=entry.sig, run=hash_, chain=event.chain_id)
 
