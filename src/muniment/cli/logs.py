@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 
+from muniment.cli.output import printable
 from muniment.service.running.log_lines import Repeats
 
 if TYPE_CHECKING:
+    from structlog.typing import EventDict
+
     from muniment.service.running.settings import Settings
 
 
@@ -29,12 +32,20 @@ class _StandardError:
             sys.stderr.flush()
 
 
+def _without_controls(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Escape what a terminal would obey: a value may be a stranger's text, such as the answer of another server."""
+    return {
+        name: printable(value, keeps="\n\t" if name == "exception" else "") if isinstance(value, str) else value
+        for name, value in line.items()
+    }
+
+
 def configure_logs(settings: Settings) -> None:
     """Send the logs of this package and of its server through one pipeline."""
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
+    rendering: list[Any] = (
+        [structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else [_without_controls, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     repeats = Repeats()
@@ -45,7 +56,7 @@ def configure_logs(settings: Settings) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
