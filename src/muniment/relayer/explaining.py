@@ -121,7 +121,9 @@ def _runs(runs: Sequence[Run]) -> list[str]:
 
 
 def _run(run: Run) -> str:
-    reason = "" if run.reason is UNSET else f", {run.reason.code}{f': {run.reason.text}' if run.reason.text else ''}"
+    # What a function says when it aborts is one line here, or it could add sentences of its own.
+    said = "" if run.reason is UNSET else " ".join(run.reason.text.split())
+    reason = "" if run.reason is UNSET else f", {run.reason.code}{f': {said}' if said else ''}"
     missing = sum(not each.recorded for each in run.outputs)
     outputs = f", {len(run.outputs)} intents" if run.outputs else ""
     lacks = f" ({missing} of them are not recorded)" if missing else ""
