@@ -34,6 +34,7 @@ from muniment.guest.limits import (
     COMPILED_BYTES_MAX,
     COMPILED_KEPT_BYTES,
     FUEL,
+    HOST_CALLS_MAX,
     INTENT_BYTES_MAX,
     LOG_BYTES_MAX,
     MODULE_BYTES_MAX,
@@ -216,11 +217,14 @@ class Sandbox:
         loop, scope = asyncio.get_running_loop(), asyncio.timeout(self._process_s)
         try:
             async with scope:
-                await _ready(child)
+                if await _ready(child) != self._confinement:
+                    raise Stop("crash", "the system did not confine the process as it did the first one")
                 await child.send(job)
+                asked = 0
                 while isinstance(message := await child.receive(length_max), Asked):
-                    if answers is None:
-                        raise Stop("crash", "the process that compiles asked a question")
+                    asked += 1
+                    if answers is None or asked > HOST_CALLS_MAX:
+                        raise Stop("crash", "the process asked more than it may")
                     seconds_left = (scope.when() or 0) - loop.time()
                     scope.reschedule(None)  # answers have limits of their own
                     reply = await _reply(answers, message.question)

@@ -137,6 +137,21 @@ async def test_a_child_that_compiles_cannot_ask() -> None:
     assert compiled.failure.reason == "crash"
 
 
+async def test_a_child_asks_no_more_than_a_module_can() -> None:
+    question = frame(Asked(Question("api", {})))
+    assert (await run_of(READY + question * limits.HOST_CALLS_MAX + frame(done()))).result == "nothing"
+    run = await run_of(READY + question * (limits.HOST_CALLS_MAX + 1) + frame(done()))
+    assert (run.reason, run.text) == ("crash", "the process asked more than it may")
+
+
+async def test_a_child_that_is_confined_less_than_the_first_gets_no_job() -> None:
+    sandbox = Sandbox(Lying(READY + frame(done())), limits.PROCESS_S)
+    for confinement, reason in ((Confinement(), ""), (Confinement(memory=True, seccomp=True), "crash")):
+        sandbox._confinement = confinement
+        run = await sandbox.run_module(COMPILED, context="{}", inputs={}, answer=_answer)
+        assert run.reason == reason
+
+
 async def test_a_failure_that_depends_on_the_machine_is_kept_when_it_comes_again() -> None:
     async def compiled_thrice(message: FromChild) -> list[Compiled]:
         sandbox = Sandbox(Lying(READY + frame(message)), limits.PROCESS_S)
