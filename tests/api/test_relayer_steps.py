@@ -349,6 +349,20 @@ async def test_a_result_that_was_not_published_is_published_later_with_the_same_
     assert world.told.ran == [TICK]
 
 
+async def test_a_relayer_does_not_take_the_address_of_another_for_its_own(world: World) -> None:
+    sig = await world.sign(fee_limit="5")
+    own, other = [await relayer(world.context, world.plain, f"number-{n}", n) for n in (1, 2)]
+    await world.step(NOW_MS, key=own.key)
+    world.at(TICK)
+    await other.record(run_body({"sig": sig, "config": {"type": 0}}, TICK))
+    for tick, fee, address in ((TICK, 6, None), (TICK + MINUTE, 0, own.address)):
+        world.at(tick)
+        async with world.relayer(key=own.key, fee=fee) as made:
+            assert await made.once()
+            assert made.caps.relayer == made.journal.fact("relayer") == address
+    assert await world.runs(sig) == [("nothing", TICK), ("nothing", TICK + MINUTE)]
+
+
 class SlowToRead(Following):
     """Reads the triggers after everything else had its turn."""
 

@@ -445,13 +445,18 @@ class Relayer:
         if published.run is None:
             self.figures.add("failures_total", "refused")
             return
-        if self.caps.relayer is None and len(published.run.records) == 1:
-            self.caps.relayer = published.run.records[0].relayer
-            self.journal.keep_fact("relayer", self.caps.relayer)
+        # A note may be answered with the verdict of another relayer.
+        if published.run.hash.raw == entry.hash and len(published.run.records) == 1:
+            self._learn_address(published.run.records[0].relayer)
         _log.info(
             "published", trigger=entry.sig, run=published.run.hash, result=published.run.result,
             intents=published.written, seconds=round(lateness_s, 1), withheld=published.withheld or None,
         )  # fmt: skip
+
+    def _learn_address(self, relayer: str) -> None:
+        if relayer != self.caps.relayer:
+            self.caps.relayer = relayer
+            self.journal.keep_fact("relayer", relayer)
 
     async def _publish_left(self) -> bool:
         """Publish the runs in the journal that the registry does not have; whether all of them are published."""
