@@ -86,6 +86,19 @@ async def test_an_import_records_the_same_runs_and_counts_one_operator(
     assert names == 1
 
 
+async def test_a_run_that_is_orphaned_is_so_after_an_import(
+    client: httpx2.AsyncClient, context: Context, made: list[dict[str, Any]]
+) -> None:
+    await context.database.write(
+        lambda tx: tx.execute("UPDATE run_records SET orphaned_at_ms = 1 WHERE run_seq = (SELECT min(seq) FROM runs)")
+    )
+    content = await emptied(context)
+    assert await imported(context, content) == (Tally(stored=3), [])
+    found = {each["hash"]: each["status"] for each in (await client.get("/executions")).json()}
+    assert found == {each["hash"]: "valid" if n else "invalid" for n, each in enumerate(made)}
+    assert await imported(context, content) == (Tally(unchanged=3), [])
+
+
 async def test_lines_that_are_no_runs_of_this_registry_are_refused(
     context: Context, made: list[dict[str, Any]]
 ) -> None:

@@ -1,7 +1,8 @@
 """Runs as JSON lines: one run a line, as `GET /executions/{hash}` answers it.
 
 An import records each run under the name of imports, with the address of the relayer that the line names: what
-operators of another registry have said is not counted here. It may be repeated: a run that is recorded stays as it is.
+operators of another registry have said is not counted here. A run that is orphaned there is orphaned here too. It may
+be repeated: a run that is recorded stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from muniment.protocol.runs.rules import Terms
     from muniment.service.resources.intents.json_lines import Line, Source
-    from muniment.service.storage.database import Database
+    from muniment.service.storage.database import Database, Transaction
 
 # Lines that are written side by side, and so share a commit.
 _LINES_AT_ONCE: Final = 64
@@ -100,19 +101,22 @@ async def _record(database: Database, line: Line, now_ms: int) -> bool | Refusal
 
 
 async def _recorded(database: Database, given: object, now_ms: int) -> bool:
-    new = decode_record(given, NewRun)
+    new, members = decode_record(given, NewRun), cast("dict[str, Any]", given)
     found = await find_terms(database, new.trigger_sig)
     if found is None:
         raise TriggerNotFound(f"no trigger is registered under {new.trigger_sig}", pointer="/triggerSig")
     seq, terms = found
-    relayer = _relayer(cast("dict[str, Any]", given))
+    relayer = _relayer(members)
     checked = rules.check_run(new, _of_the_past(terms, new), relayer, now_ms)
     caller = OperatorCaller(IMPORT, relayer)
-    done = await database.write(
-        lambda tx: recording.record(tx, checked, seq, terms.min_validations, caller, now_ms, lambda: None),
-        order=new.trigger_sig.raw,
-    )
-    return done.is_new
+
+    async def write(tx: Transaction) -> bool:
+        done = await recording.record(tx, checked, seq, terms.min_validations, caller, now_ms, lambda: None)
+        if done.is_new and members.get("status") == "invalid":
+            await recording.take_back(tx, done.seq, caller, now_ms)
+        return done.is_new
+
+    return await database.write(write, order=new.trigger_sig.raw)
 
 
 def _relayer(members: dict[str, Any]) -> Address | None:

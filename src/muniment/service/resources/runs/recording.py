@@ -251,11 +251,15 @@ async def orphan(tx: Transaction, run_hash: bytes, orphaning: Orphaning, caller:
         if not _blocks_decoder.decode(text).has(orphaning):
             raise InvalidRun("neither the block of the run's event, nor one of its blocks", pointer="/blockHash")
         if own[0][0] is None:
-            await tx.execute(
-                "UPDATE run_records SET orphaned_at_ms = ? WHERE run_seq = ? AND operator = ?",
-                (now_ms, seq, caller.name),
-            )
-            await _note_change(tx, seq, now_ms)
+            await take_back(tx, seq, caller, now_ms)
             await operators.enter(tx, caller.name, "orphan run", run_hash, now_ms)
         return seq
     raise RunNotFound("this operator has recorded no run under this hash")
+
+
+async def take_back(tx: Transaction, seq: int, caller: OperatorCaller, now_ms: int) -> None:
+    """Mark an operator's record of a run as taken back."""
+    await tx.execute(
+        "UPDATE run_records SET orphaned_at_ms = ? WHERE run_seq = ? AND operator = ?", (now_ms, seq, caller.name)
+    )
+    await _note_change(tx, seq, now_ms)
