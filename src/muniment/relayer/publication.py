@@ -130,7 +130,7 @@ class Publication:
     async def _publish_orphan(self, new: NewRun, event: EventPayload) -> Published:
         """Record a run whose event left the chain, say so, and write no intent."""
         run = await self._record(new)
-        if run is not None:
+        if run is not None and run.hash.raw == hash_of(new):  # a note may be answered with the run of another relayer
             await self.registry.runs.orphan(run.hash, event.chain_id, event.block_hash)
         return Published(run, withheld="the event's block is not canonical any more")
 

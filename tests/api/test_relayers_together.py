@@ -1,0 +1,112 @@
+"""A relayer beside others, which may lie, and after it was killed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from relayer_world import (
+    ENGINE,
+    MINUTE,
+    TICK,
+    Heard,
+    Silent,
+    World,
+    intents,
+    world,
+)
+
+from builders import event
+from conftest import NOW_MS
+from muniment.protocol.evm.signature import Signature
+from muniment.relayer.due import Due
+from muniment.relayer.following import Following
+from muniment.relayer.notes import skipped
+from muniment.relayer.publication import Content, Publication
+from runs_world import event_body, relayer, run_body, stopped as stopped_body, with_intents
+
+__all__ = ["world"]
+pytestmark = pytest.mark.one_engine  # what a relayer sends and reads has tests of its own on both
+
+
+async def test_a_relayer_does_not_take_the_address_of_another_for_its_own(world: World) -> None:
+    sig = await world.sign(fee_limit="5")
+    own, other = [await relayer(world.context, world.plain, f"number-{n}", n) for n in (1, 2)]
+    await world.step(NOW_MS, key=own.key)
+    world.at(TICK)
+    await other.record(run_body({"sig": sig, "config": {"type": 0}}, TICK))
+    for tick, fee, address in ((TICK, 6, None), (TICK + MINUTE, 0, own.address)):
+        world.at(tick)
+        async with world.relayer(key=own.key, fee=fee) as made:
+            assert await made.once()
+            assert made.caps.relayer == made.journal.fact("relayer") == address
+    assert await world.runs(sig) == [("nothing", TICK), ("nothing", TICK + MINUTE)]
+
+
+async def test_a_note_about_a_block_that_is_gone_takes_back_no_run_of_another_relayer(world: World) -> None:
+    sig = await world.sign(config=event())
+    other = await relayer(world.context, world.plain, "other")
+    world.at(TICK)
+    verdict = await other.record(event_body({"sig": sig, "config": event()}, timestamp=TICK))
+    due = Due(Signature.parse(sig), 1, bytes.fromhex(verdict["triggerData"][2:]), TICK, TICK + MINUTE)
+    async with world.relayer() as made:
+        made.journal.plan([due], TICK)
+        content = Content.of(skipped(due, "run-cap", "", ENGINE), [])
+        made.journal.ran(due, "skipped", *content.bytes_and_hash(), TICK)
+        assert isinstance(made.publishing, Publication)
+
+        async def is_canonical(_: object) -> bool:
+            return False
+
+        made.publishing = replace(made.publishing, is_canonical=is_canonical)
+        assert await made.once()
+    (run,) = await world.get("/executions", triggerSig=sig)
+    assert (run["hash"], run["status"]) == (verdict["hash"], "valid")
+
+
+class SlowToRead(Following):
+    """Reads the triggers after everything else had its turn."""
+
+    async def begin(self) -> str:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return await super().begin()
+
+
+async def test_intents_left_by_a_killed_relayer_wait_until_the_triggers_are_read(world: World) -> None:
+    sig = await world.sign()
+    await world.step(NOW_MS)
+    world.told.does = intents(1)
+    world.at(TICK)
+    async with world.relayer() as made:
+        made.publishing = Silent()
+        assert not await made.once()
+    async with world.relayer() as made:
+        old = made.following
+        made.following = SlowToRead(registry=old.registry, journal=old.journal, served=old.served, own_ms=old.own_ms)
+        assert isinstance(made.publishing, Publication)
+        made.publishing = published = Heard(replace(made.publishing, asked_again=made.following.asked_again))
+        serving = asyncio.create_task(made.serve())
+        await published.done.wait()
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+    (run,) = await world.get("/executions", triggerSig=sig)
+    assert [each["recorded"] for each in run["outputs"]] == [True]
+
+
+async def test_runs_of_other_relayers_use_up_no_cap(world: World) -> None:
+    sig = await world.sign()
+    honest, other = [await relayer(world.context, world.plain, f"number-{n}", n) for n in (1, 2)]
+    await world.step(NOW_MS, key=honest.key)
+    trigger = {"sig": sig, "config": {"type": 0}}
+    for result in ({}, with_intents("0x" + "01" * 32), stopped_body()):
+        world.at(TICK)
+        await other.record(run_body(trigger, TICK, **result))
+    for n in range(1, 4):  # the first learns the address of this relayer
+        await world.step(TICK + n * MINUTE, key=honest.key, runs_per_trigger_and_day_max=2)
+    assert world.told.ran == [TICK + 2 * MINUTE, TICK + 3 * MINUTE]
+    await world.step(TICK + 4 * MINUTE, key=honest.key, runs_per_trigger_and_day_max=2)
+    assert world.told.ran == [TICK + 2 * MINUTE, TICK + 3 * MINUTE]
