@@ -13,6 +13,8 @@ MODULE_BYTES_MAX: Final = 16 * _MIB
 # compiled from AssemblyScript have 20 to 200 KiB of code, their longest body a few KiB.
 CODE_BYTES_MAX: Final = _MIB
 BODY_BYTES_MAX: Final = 128 * _KIB
+# The library of the engine reads them one by one, each from the first on. Honest functions have some ten.
+EXPORTS_MAX: Final = 1_000
 
 # Units of the engine, about one for each instruction. Honest functions need 7 to 349 million.
 FUEL: Final = 2 * 10**9

@@ -10,15 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from muniment.guest.limits import BODY_BYTES_MAX, CODE_BYTES_MAX, MEMORY_BYTES, MODULE_BYTES_MAX
+from muniment.guest.limits import BODY_BYTES_MAX, CODE_BYTES_MAX, EXPORTS_MAX, MEMORY_BYTES, MODULE_BYTES_MAX
 from muniment.guest.outcomes import Stop
 from muniment.guest.types import Generation
+from muniment.guest.vectors import has_vectors
 from muniment.protocol.errors import Invalid, InvalidJson
 from muniment.protocol.functions.wasm import check_wasm
 from muniment.protocol.json_text import parse_json
 
 _PREAMBLE_BYTES: Final = 8
 _CUSTOM: Final = 0
+_EXPORT: Final = 7
 _CODE: Final = 10
 _METADATA: Final = b"mimic-metadata"
 _PAGE_BYTES: Final = 64 * 1024
@@ -72,13 +74,19 @@ def check_bytes(wasm: bytes) -> Generation | None:
     except Invalid as error:
         raise Stop("bad-module", error.detail) from error
     generation: Generation | None = None
+    places: dict[int, int] = {}
     for number, start, end in _sections(wasm):
+        places[number] = start
         if number == _CODE:
             _check_code(wasm, start, end)
+        elif number == _EXPORT and (count := _u32(wasm, start)[0]) > EXPORTS_MAX:
+            raise Stop("limit-code", f"{count} exports; {EXPORTS_MAX} are taken")
         elif number == _CUSTOM:
             length, at = _u32(wasm, start)
             if wasm[at : at + length] == _METADATA:
                 generation = _target(wasm[at + length : end])
+    if has_vectors(wasm, places):
+        raise Stop("bad-module", "the type of an import, or of an exported function, has v128, which no run gives")
     return generation
 
 

@@ -168,3 +168,36 @@ def test_the_reasons_are_those_of_records_of_runs() -> None:
 def test_the_same_module_has_the_same_code() -> None:
     wasm = module("(loop $more (br $more))")
     assert compile_wasm(ENGINE, wasm) == compile_wasm(new_engine(), wasm)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        f'{MAIN} (func (export "x") (param i32 v128))', f'{MAIN} (func (export "x") (result v128) unreachable)',
+        f'(import "log" "_log" (func (param v128))) {MAIN}', f'(import "index" "input.a" (global v128)) {MAIN}',
+        f'(import "a" "b" (table 1 2 funcref)) (import "a" "b" (memory 1)) (import "a" "b" (global (mut v128))) {MAIN}'
+        .replace('(memory (export "memory") 1)', ""),
+        '(import "a" "b" (func (result v128))) (export "y" (func 0)) (func (export "main"))',
+    ],
+)  # fmt: skip
+def test_vectors_at_the_border_of_a_module_are_refused(declared: str) -> None:
+    # Not by `refused`: where this is not found, the library ends this process.
+    with pytest.raises(Stop, match="has v128"):
+        check_bytes(bytes(wat2wasm(f"(module {declared})")))
+
+
+def test_vectors_within_a_module_are_taken() -> None:
+    within = "(func (param v128) (result v128) (local.get 0)) (global v128 (v128.const i64x2 1 2))"
+    imported = '(import "log" "_log" (func (param i32 i32))) (import "index" "input.a" (global (mut i32)))'
+    text = f'(module {imported} {within} (table 1 funcref) {MAIN} (export "f" (func 0)) {NEW}{PIN})'
+    assert compile_wasm(ENGINE, bytes(wat2wasm(text)))[0] == "B"
+
+
+def test_a_module_has_at_most_a_thousand_exports() -> None:
+    def exporting(count: int) -> str:
+        functions = " ".join(f'(func (export "{n}"))' for n in range(count - 2))
+        return f"(module {MAIN} {functions})"
+
+    assert compile_wasm(ENGINE, bytes(wat2wasm(exporting(limits.EXPORTS_MAX))))[0] == "B"
+    words = f"{limits.EXPORTS_MAX + 1} exports; {limits.EXPORTS_MAX} are taken"
+    assert refused(exporting(limits.EXPORTS_MAX + 1)) == ("limit-code", words)
