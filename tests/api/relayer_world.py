@@ -175,7 +175,7 @@ class World:
             registry = AsyncRegistry("http://test", operator_key=key or self.key, http=self.plain, retry=retry)
             following = Following(registry=registry, journal=journal, served=served, own_ms=lambda: self.own_ms)
 
-            async def is_canonical(_: object) -> bool:
+            async def is_canonical(_: object, __: int) -> bool:
                 return True
 
             publication = Publication(

@@ -57,7 +57,7 @@ async def test_a_note_about_a_block_that_is_gone_takes_back_no_run_of_another_re
         made.journal.ran(due, "skipped", *content.bytes_and_hash(), TICK)
         assert isinstance(made.publishing, Publication)
 
-        async def is_canonical(_: object) -> bool:
+        async def is_canonical(_: object, __: int) -> bool:
             return False
 
         made.publishing = replace(made.publishing, is_canonical=is_canonical)

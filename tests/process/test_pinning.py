@@ -96,13 +96,22 @@ async def test_the_block_of_an_event_is_read_as_long_as_it_is_canonical(nodal: N
     (block,) = nodal.mine(base + 10)
     pins, pin = nodal.pins(), pin_of(block)
     assert await pins.pin_event(CHAIN_ID, pin.hash) == pin
-    assert await pins.is_canonical(CHAIN_ID, pin.hash)
+    assert await pins.is_canonical(CHAIN_ID, pin.hash, base + 10)
     nodal.chain.ask("evm_revert", snapshot)
     nodal.mine(base + 11)
     with pytest.raises(Incomplete) as caught:
         await pins.pin_event(CHAIN_ID, pin.hash)
     assert caught.value.code == "no-block"
-    assert not await pins.is_canonical(CHAIN_ID, pin.hash)
+    assert not await pins.is_canonical(CHAIN_ID, pin.hash, base + 10)
+
+
+async def test_a_node_that_lags_does_not_say_that_a_block_is_gone(nodal: Nodal) -> None:
+    base = nodal.newest_s
+    (block,) = nodal.mine(base + 10)
+    pins = nodal.pins(nodal.lagging(nodal.newest - 1))
+    with pytest.raises(Incomplete) as caught:
+        await pins.is_canonical(CHAIN_ID, pin_of(block).hash, base + 10)
+    assert caught.value.code == "no-block"
 
 
 async def test_a_block_is_found_by_its_number_or_by_the_time_before_it(nodal: Nodal) -> None:

@@ -60,6 +60,12 @@ class Nodal:
                     return {**answer, "result": head}
                 if int(name, 16) > last:
                     return {**answer, "result": None}
+            elif (
+                call["method"] == "eth_getBlockByHash"
+                and answer["result"]
+                and int(answer["result"]["number"], 16) > last
+            ):
+                return {**answer, "result": None}
             return answer
 
         return self.node(change)

@@ -79,13 +79,16 @@ class EventRuns:
 
     async def may_run(self, due: Due) -> bool:
         """Whether the event of a planned run is still on its chain. Raises `Incomplete`."""
-        return await self.is_canonical(_event(due.payload))
+        return await self.is_canonical(_event(due.payload), due.timestamp_ms)
 
-    async def is_canonical(self, event: EventPayload) -> bool:
-        """Whether the block of an event is on its chain. Raises `Incomplete`, also for a chain without nodes."""
+    async def is_canonical(self, event: EventPayload, at_ms: int) -> bool:
+        """Whether the block of an event, whose time is `at_ms`, is on its chain.
+
+        Raises `Incomplete`, also for a chain without nodes.
+        """
         if event.chain_id not in self.pins.nodes:
             raise Incomplete("no-answer", f"chain {event.chain_id} has no node here")
-        return await self.pins.is_canonical(event.chain_id, event.block_hash.raw)
+        return await self.pins.is_canonical(event.chain_id, event.block_hash.raw, at_ms // 1_000)
 
     async def was_submitted(self, due: Due) -> bool:
         """Whether an intent was submitted that a run made for the same event in another block.
@@ -171,7 +174,9 @@ class EventRuns:
         """Say of each published run of this chain whose block is gone that it is orphaned."""
         for entry in self.journal.published_events(now_ms - _BACK_MS_MAX):
             event = _event(entry.payload)
-            if event.chain_id != chain_id or entry.result == _ORPHANED or await self.is_canonical(event):
+            if event.chain_id != chain_id or entry.result == _ORPHANED:
+                continue
+            if await self.is_canonical(event, entry.timestamp_ms):
                 continue
             await self._orphan(entry, event)
         self._forked.discard(chain_id)

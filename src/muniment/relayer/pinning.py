@@ -122,16 +122,21 @@ class Pins:
     async def pin_event(self, chain_id: int, block_hash: bytes) -> Pin:
         """The block of an event. Raises `Incomplete`, also when the block is not canonical."""
         nodes = self.nodes[chain_id]
-        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash))
+        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash, 0))
         if pin is None or pin.number < 0:
             raise Incomplete("no-block", f"chain {chain_id} does not have the block of the event now")
         return pin
 
-    async def is_canonical(self, chain_id: int, block_hash: bytes) -> bool:
-        """Whether a block is on its chain now. Raises `Incomplete` when nodes cannot say, or differ."""
+    async def is_canonical(self, chain_id: int, block_hash: bytes, time_s: int) -> bool:
+        """Whether a block with this time is on its chain now.
+
+        Raises `Incomplete` when nodes cannot say, because their heads are not later than the block, or differ.
+        """
         nodes = self.nodes[chain_id]
-        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash))
-        return pin is not None and pin.number >= 0
+        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash, time_s))
+        if pin is None:
+            raise Incomplete("no-block", f"nodes of chain {chain_id} have not come to the block of the event again")
+        return pin.number >= 0
 
     async def pin_number(self, chain_id: int, number: int) -> Pin:
         """The block with a number. Raises `Incomplete`."""
@@ -193,12 +198,20 @@ async def _agreed(nodes: Nodes, ask: Callable[[Node], Any]) -> Pin | None:
         raise Incomplete("no-answer", text) from None
 
 
-async def _canonical(nodes: Nodes, node: Node, block_hash: bytes) -> Pin:
-    """The block with a hash; its number is -1 if the node's chain does not have it. Raises `Unreachable`."""
+async def _canonical(nodes: Nodes, node: Node, block_hash: bytes, time_s: int) -> Pin | None:
+    """The block with a hash; its number is -1 if the node's chain does not have it. Raises `Unreachable`.
+
+    None: the node lacks it, and may lag: its head is not later than `time_s`. One URL may lead to nodes of which some
+    lag.
+    """
     elsewhere = Pin(nodes.chain.id, -1, block_hash, 0)
-    (answer,) = await nodes.ask(node, [Call("eth_getBlockByHash", ("0x" + block_hash.hex(), False))])
+    asked = [
+        Call("eth_getBlockByHash", ("0x" + block_hash.hex(), False)), Call("eth_getBlockByNumber", ("latest", False)),
+    ]  # fmt: skip
+    answer, head = await nodes.ask(node, asked)
     if answer is None:
-        return elsewhere
+        head_s = block_time_in(head)
+        return None if head_s is None or head_s <= time_s else elsewhere
     number = block_number_in(answer)
     if number is None:
         raise Unreachable("garbage", "no block")

@@ -89,20 +89,20 @@ class Publication:
     """Publishes runs to a registry.
 
     `asked_again` is the trigger as it is now, or None if it is not to run any more; `is_canonical` whether the block of
-    an event is still on its chain.
+    an event is still on its chain; it gets the time of the block too, in milliseconds since 1970.
     """
 
     registry: AsyncRegistry
     asked_again: Callable[[Signature], Awaitable[Trigger | None]]
     now_ms: Callable[[], int]
-    is_canonical: Callable[[EventPayload], Awaitable[bool]]
+    is_canonical: Callable[[EventPayload, int], Awaitable[bool]]
 
     async def publish(self, entry: Entry) -> Published:
         """Publish a run that `ran`. Raises the errors of the client: then nothing is lost, and it is tried again."""
         new, intents = Content.read(entry.body)
         payload = read_payload(entry.kind, entry.payload)
         event = payload if isinstance(payload, EventPayload) else None
-        if event is not None and not await self.is_canonical(event):
+        if event is not None and not await self.is_canonical(event, entry.timestamp_ms):
             return await self._publish_orphan(new, event)
         run = await self._record(new)
         if run is None:

@@ -110,7 +110,7 @@ class Verifier:
             return different, unchecked, pinned
         if event is not None:
             try:
-                different += await self._event_faults(self.pins, event)
+                different += await self._event_faults(self.pins, event, run.timestamp // 1_000)
             except Incomplete as error:
                 unchecked.append(error.text)
         for block in run.blocks:
@@ -141,12 +141,12 @@ class Verifier:
         return found, [] if expected.number == found.number else [f"{name} is not that of the run, {expected.number}"]
 
     @staticmethod
-    async def _event_faults(pins: Pins, event: EventPayload) -> list[str]:
+    async def _event_faults(pins: Pins, event: EventPayload, time_s: int) -> list[str]:
         """What is wrong with the event. Raises `Incomplete`."""
         nodes = pins.nodes.get(event.chain_id)
         if nodes is None:
             raise Incomplete("no-answer", f"there is no node of chain {event.chain_id}")
-        if not await pins.is_canonical(event.chain_id, event.block_hash.raw):
+        if not await pins.is_canonical(event.chain_id, event.block_hash.raw, time_s):
             return [f"the block of the event is not on chain {event.chain_id}"]
         wanted = Call("eth_getLogs", ({"blockHash": event.block_hash, "address": event.contract},))
 
