@@ -203,6 +203,10 @@ async def test_a_run_of_a_block_that_is_gone_is_orphaned_and_made_again(world: W
     assert runs.pop(first["hash"]) == "invalid"
     assert [*runs.values()] == ["valid"]
     assert world.echo.ran == [7, 7]
+    found = [ok(await world.client.get(f"/intents/{each['outputs'][0]['hash']}")).json() for each in await world.runs()]
+    statuses = {each["executionHash"]: each["status"] for each in found}
+    assert statuses.pop(first["hash"]) == "discarded"  # a solver would execute both
+    assert [*statuses.values()] == ["created"]
 
 
 async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_submitted(world: World) -> None:

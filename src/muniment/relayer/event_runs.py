@@ -11,6 +11,7 @@ import structlog
 
 from muniment.chains.log_reader import LogReader
 from muniment.protocol.errors import IntentNotFound, RunNotFound
+from muniment.protocol.intents.lifecycle import INTENT_MOVES
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.due import Due, Gap, Occurrence
@@ -34,6 +35,7 @@ CONFIRMATIONS: Final = 3
 _REORGANISED_MAX: Final = 200
 # From these on a solver may have sent the intent.
 _SUBMITTED: Final = frozenset({"submitted", "succeeded", "failed"})
+_DISCARDED: Final = "discarded"
 _ORPHANED: Final = "orphaned"
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +95,7 @@ class EventRuns:
     async def was_submitted(self, due: Due) -> bool:
         """Whether an intent was submitted that a run made for the same event in another block.
 
-        Raises the errors of the client.
+        Intents that wait are discarded: both would be executed. Raises the errors of the client.
         """
         own = self.journal.entry(due.sig, due.kind, due.payload)
         others = [] if own is None else self.journal.runs_of_event(due.sig, own.event)
@@ -109,6 +111,8 @@ class EventRuns:
                     intent = await self.registry.intents.get(output.hash)
                 except IntentNotFound:
                     continue
+                if intent.status not in _SUBMITTED and _DISCARDED in INTENT_MOVES[intent.status]:
+                    intent = await self.registry.intents.move(output.hash, _DISCARDED)
                 if intent.status in _SUBMITTED:
                     return True
         return False
