@@ -430,6 +430,9 @@ class Relayer:
         except PASSING as error:
             self._fail("registry", "a run cannot be published yet", error, trigger=entry.sig)
             return False
+        except Exception as error:  # noqa: BLE001 - one run must not keep the others from being published
+            self._fail("internal", "a run cannot be published", error, trigger=entry.sig)
+            return False
         finally:
             self._published_now.discard(key)
         self.journal.published(entry, self.clock.own_ms())
