@@ -99,6 +99,8 @@ LIES: dict[str, bytes] = {
     "a long intent": READY + frame(done(intents=[("swap", b"{%s}" % (b" " * limits.INTENT_BYTES_MAX))])),
     "201 log lines": READY + frame(done(logs=["x"] * 201)),
     "long log lines": READY + frame(done(logs=["x" * 40_000] * 2)),
+    "a log line of 4,012 characters": READY + frame(done(logs=["x" * 4_012])),
+    "a log line with U+0000": READY + frame(done(logs=["[Info] \0"])),
     "intents of a stopped run": READY + frame(done(reason="abort", intents=[("swap", b"{}")])),
     "more fuel than there is": READY + frame(done(fuel_used=limits.FUEL + 1)),
     "less than no fuel": READY + frame(done(fuel_used=-1)),
