@@ -122,7 +122,8 @@ def _runs(runs: Sequence[Run]) -> list[str]:
 
 def _run(run: Run) -> str:
     # What a function says when it aborts is one line here, or it could add sentences of its own.
-    said = "" if run.reason is UNSET else " ".join(run.reason.text.split())
+    text = "" if run.reason is UNSET else run.reason.text
+    said = "".join(each if each.isprintable() else " " for each in text)
     reason = "" if run.reason is UNSET else f", {run.reason.code}{f': {said}' if said else ''}"
     missing = sum(not each.recorded for each in run.outputs)
     outputs = f", {len(run.outputs)} intents" if run.outputs else ""
