@@ -248,8 +248,16 @@ class Journal:
         return self._entries("WHERE state = ? ORDER BY timestamp_ms, sig", int(state))
 
     def planned_events(self, count: int) -> list[Entry]:
-        """Some planned runs of events, the oldest first."""
-        return self._entries("WHERE state = 0 AND kind = ? ORDER BY timestamp_ms, sig LIMIT ?", EVENT, count)
+        """Some planned runs of events: the oldest of each trigger, then the second of each, and so on.
+
+        So a trigger with many events does not keep the others waiting.
+        """
+        rows = self._connection.execute(
+            f"SELECT {_RUN} FROM (SELECT *, row_number() OVER (PARTITION BY sig ORDER BY timestamp_ms) AS n "
+            "FROM journal_runs WHERE state = 0 AND kind = ?) ORDER BY n, timestamp_ms, sig LIMIT ?",
+            (EVENT, count),
+        )
+        return [_entry(row) for row in rows]
 
     def published_events(self, since_ms: int) -> list[Entry]:
         """The published runs of events that are not older than this."""

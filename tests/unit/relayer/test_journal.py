@@ -142,6 +142,14 @@ def test_an_event_is_found_in_whichever_block_it_was(journal: Journal) -> None:
     assert len(journal.runs_of_event(SIG, event_key(moved.event))) == 2
 
 
+def test_many_events_of_one_trigger_keep_no_other_waiting(journal: Journal) -> None:
+    journal.plan([tick(at_ms, SIG, 1) for at_ms in range(100, 120)], 200)
+    journal.plan([tick(at_ms, OTHER, 1) for at_ms in (150, 151)], 200)
+    journal.plan([tick(90, OTHER, 0)], 200)
+    found = [(each.sig, each.timestamp_ms) for each in journal.planned_events(5)]
+    assert found == [(SIG, 100), (OTHER, 150), (SIG, 101), (OTHER, 151), (SIG, 102)]
+
+
 def test_the_end_of_a_trigger_is_remembered_for_ever(path: Path) -> None:
     with Journal.open(path) as journal:
         journal.see([SIG, OTHER], 100)
