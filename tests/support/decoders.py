@@ -583,12 +583,8 @@ TRUSTED: dict[str, frozenset[str]] = {
     ),
     "a value that was checked, made by ourselves again": frozenset(
         {
-            "evm._kept decode",
-            "feed._data decode",
-            "relayer.ms_of fromisoformat",
-            "triggers._kept decode",
-            "triggers.get_sign_params convert",
-            "webhooks.ActiveHook.host urlsplit",
+            *("evm._kept decode", "feed._data decode", "relayer.ms_of fromisoformat", "runs._count decode"),
+            *("triggers._kept decode", "triggers.get_sign_params convert", "webhooks.ActiveHook.host urlsplit"),
         }
     ),
     "what the operator configured": frozenset(
