@@ -126,7 +126,7 @@ def test_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_nothing_secret_gets_into_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str], log_format: str) -> None:
     wallet, data_dir = Wallet(170), tmp_path / "data"
-    environment = {"MUNIMENT_LOG_LEVEL": "debug", "MUNIMENT_LOG_REQUESTS": "true", "MUNIMENT_LOG_FORMAT": log_format}
+    environment = {"MUNIMENT_LOG_LEVEL": "debug", "MUNIMENT_LOG_REQUESTS": "all", "MUNIMENT_LOG_FORMAT": log_format}
     with Service(data_dir, environment=environment) as service:
         nonce = ask(service.url, wallet)
         login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}

@@ -23,7 +23,7 @@ def test_both_facades_have_the_same_names_parameters_and_defaults() -> None:
     blocking, awaiting = Registry("http://127.0.0.1"), AsyncRegistry("http://127.0.0.1")
     parts = {name for name in vars(blocking) if not name.startswith("_")}
     assert parts == {name for name in vars(awaiting) if not name.startswith("_")}
-    assert parts == {"functions", "triggers", "intents", "account", "events", "log"}
+    assert parts == {"functions", "triggers", "intents", "runs", "account", "events", "log"}
     for name in parts:
         mine, theirs = type(getattr(blocking, name)), type(getattr(awaiting, name))
         assert theirs.__name__ == f"Async{mine.__name__}"

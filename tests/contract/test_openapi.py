@@ -98,7 +98,7 @@ def test_no_member_has_a_default_that_generators_take_for_a_promise() -> None:
 
 def test_a_list_in_a_query_may_come_as_one_parameter_or_as_many() -> None:
     lists = [each for described in OPERATIONS.values() for each in described["parameters"] if "style" in each]
-    filters = ["types", "owner", "signer", "functionCid", "user", "configSig", "settler"]
+    filters = ["owner", "signer", "functionCid", "user", "configSig", "settler", "types"]
     assert [each["name"] for each in lists] == ["sigs", "triggerSigs", "cids", *filters, *filters]
     assert all(each["explode"] for each in lists)
     assert {each["schema"]["maxItems"] for each in lists if each["name"] in filters} == {20}

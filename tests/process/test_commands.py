@@ -161,7 +161,7 @@ def test_demo_says_why_its_service_did_not_start(tmp_path: Path) -> None:
 def test_every_process_logs_as_the_settings_say(
     tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    environment = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "true"}
+    environment = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "all"}
     with Service(tmp_path / "data", workers=workers, environment=environment) as service:
         httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"})
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]

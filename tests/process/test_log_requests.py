@@ -56,8 +56,8 @@ def test_a_line_has_every_field(tmp_path: Path, capfd: pytest.CaptureFixture[str
     ("settings", "wanted"),
     [
         ({}, 0),
-        ({"MUNIMENT_LOG_REQUESTS": "true"}, 2),
-        ({"MUNIMENT_LOG_REQUESTS": "false"}, 0),
+        ({"MUNIMENT_LOG_REQUESTS": "all"}, 2),
+        ({"MUNIMENT_LOG_REQUESTS": "none"}, 0),
         ({"MUNIMENT_LOG_REQUESTS": "errors"}, 0),
         ({"MUNIMENT_LOG_REQUESTS": "slow", "MUNIMENT_LOG_SLOW_MS": "60000"}, 0),
     ],

@@ -570,6 +570,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "pins.cid_of decode",
             "relayer.Content.read parse_json",
             "runs._blocks_decoder Decoder",
+            "runs._count decode",
             "triggers._decoder Decoder",
             "functions.find_inputs decode",
             "triggers.deactivate_triggers.deactivate decode",
