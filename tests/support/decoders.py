@@ -553,8 +553,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# Rooms whose input is the operator's own: commands, settings, SQL of ours. What a client reads of a service is timed in
-# tests/client/test_client_hostile.py and test_client_faults.py, operation by operation.
+# Rooms whose input is the operator's own. What a client reads is timed in test_client_{hostile,faults}.py.
 TRUSTED_ROOMS = frozenset({"cli", "client", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
