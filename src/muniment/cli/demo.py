@@ -57,9 +57,9 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         stop = output.StopRequest(signals=(signal.SIGTERM,))
         with stop.listening(), _service(settings) as (service, address):
             _walk(address, settings, development_nodes(settings), leaves_trigger=True)
-            console = f"The console, for a browser: {address}/console\n" if settings.console else ""
-            output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
             with _relayer(settings, address), stop.waiting():
+                console = f"The console, for a browser: {address}/console\n" if settings.console else ""
+                output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
                 _wait_until_ended(service)
 
 

@@ -29,7 +29,7 @@ from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.rules import HEAD_BYTES_MAX
 from muniment.protocol.intents.types import FIRST, AnyNewIntent, Generation, NewIntent, NewOperationsIntent
 from muniment.protocol.wire import Amount, decode_text, encode, refusal_of
-from muniment.relayer.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, shape
+from muniment.relayer.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, prepare, shape
 
 if TYPE_CHECKING:
     from muniment.guest.outcomes import Reason
@@ -82,6 +82,9 @@ class _SentOperation(Struct, frozen=True, rename="camel", kw_only=True):
 class _SentC(_Sent, frozen=True, rename="camel", kw_only=True):
     fee_payer: Address
     operations: list[dict[str, Any]]
+
+
+prepare(_Named, _SentB, _SentC, _SentOperation, NewIntent, NewOperationsIntent)
 
 
 def formed(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from eth_abi.abi import encode
 from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.json import Decoder
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
@@ -108,6 +109,19 @@ def is_cross_chain(body: Mapping[str, Any]) -> bool:
     """Whether a swap gives and takes on different chains. Raises `Refused`."""
     swap = shape(body, _Swap)
     return swap.source_chain != swap.destination_chain
+
+
+def prepare(*kinds: type[Struct]) -> None:
+    """Let msgspec read the annotations of structs now, at import.
+
+    It does that at their first use otherwise, and two threads that do it at once end the process by a segmentation
+    fault. Forms are made in threads.
+    """
+    for kind in kinds:
+        Decoder(kind)
+
+
+prepare(_Swap, _Transfer, _Call, _DynamicCall)
 
 
 def shape(body: Mapping[str, Any], kind: type[T]) -> T:
