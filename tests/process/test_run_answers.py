@@ -33,7 +33,13 @@ def price_of(token: Address, **members: str) -> Question:
 
 def balances_of(*tokens: Address, **members: Any) -> Question:
     listed = [{"address": token.lower(), "chainId": str(CHAIN_ID)} for token in tokens]
-    given = {"owner": OWNER, "chainIds": [str(CHAIN_ID)], "tokens": listed, "tokenFilter": "0", "usdMinAmount": "0"}
+    given: dict[str, Any] = {
+        "owner": OWNER,
+        "chainIds": [str(CHAIN_ID)],
+        "tokens": listed,
+        "tokenFilter": "0",
+        "usdMinAmount": "0",
+    }
     return Question("relevantTokens", {**given, **members})
 
 
