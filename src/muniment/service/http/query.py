@@ -27,7 +27,7 @@ from msgspec.inspect import (
 
 from muniment.protocol.errors import Fault, Invalid, InvalidParameter
 from muniment.protocol.wire import Record, decode_text, refusal_of
-from muniment.service.http.request import invalid_parameter
+from muniment.service.http.request import BROKEN_ESCAPE, invalid_parameter
 
 R = TypeVar("R", bound=Record)
 
@@ -88,7 +88,12 @@ class QueryReader(Generic[R]):
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     try:
-        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
+        text = query.decode("ascii")
+        if "%" in text and BROKEN_ESCAPE.search(text):
+            raise InvalidParameter(
+                "the query string has a % without two hexadecimal digits after it; send %25 for the character %"
+            )
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
     except UnicodeDecodeError:
         raise InvalidParameter("the query string is not percent-encoded UTF-8") from None
     except ValueError:

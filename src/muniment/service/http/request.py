@@ -35,6 +35,9 @@ _PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 # Characters of the fields that are read: browsers send some 150, and each element takes microseconds on the event loop.
 _LENGTH_READ: Final = 2_048
 _QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+# A percent sign that two hexadecimal digits do not follow (RFC 3986 section 2.1). The decoders of the standard library
+# keep it, at the cost of an exception each.
+BROKEN_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 class MediaRange(NamedTuple):
@@ -248,6 +251,10 @@ class Request:
         raw = self.parameters[name]
         if "%" not in raw:
             return raw
+        if BROKEN_ESCAPE.search(raw):
+            raise invalid_parameter(
+                name, "has a % without two hexadecimal digits after it; send %25 for the character %"
+            )
         try:
             return unquote_to_bytes(raw).decode()
         except UnicodeDecodeError:
