@@ -6,13 +6,26 @@ The members that only one form has decide which form an object has. A handler's 
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
 from muniment.protocol.errors import InvalidBody
 from muniment.protocol.wire import Record, decode_text, refusal_of
+
+_preparing: Final = Lock()
+
+
+@cache
+def prepare(kind: Any) -> None:
+    """Let msgspec read the annotations of `kind`, and of the structs in it, before it decodes one.
+
+    msgspec does that when it first decodes one. Two threads that do it at once end the process by a segmentation fault.
+    """
+    with _preparing:
+        msgspec.json.Decoder(kind)
 
 
 @cache
@@ -30,8 +43,10 @@ def decode_record(value: object, kind: Any) -> Any:
     the member that is wrong.
     """
     forms = forms_of(kind)
+    form = _form(value, forms) if forms else kind
+    prepare(form)
     try:
-        return msgspec.convert(value, _form(value, forms) if forms else kind, dec_hook=decode_text)
+        return msgspec.convert(value, form, dec_hook=decode_text)
     except msgspec.ValidationError as error:
         raise refusal_of(error) from error
 

@@ -18,18 +18,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from muniment.guest.types import GuestIntent, GuestRun
+from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX
+from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.rules import HEAD_BYTES_MAX
 from muniment.protocol.intents.types import FIRST, AnyNewIntent, Generation, NewIntent, NewOperationsIntent
-from muniment.protocol.wire import Amount, decode_text, encode, refusal_of
-from muniment.relayer.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, prepare, shape
+from muniment.protocol.wire import Amount, encode
+from muniment.relayer.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, shape
 
 if TYPE_CHECKING:
     from muniment.guest.outcomes import Reason
@@ -82,9 +84,6 @@ class _SentOperation(Struct, frozen=True, rename="camel", kw_only=True):
 class _SentC(_Sent, frozen=True, rename="camel", kw_only=True):
     fee_payer: Address
     operations: list[dict[str, Any]]
-
-
-prepare(_Named, _SentB, _SentC, _SentOperation, NewIntent, NewOperationsIntent)
 
 
 def formed(
@@ -164,9 +163,9 @@ def _events(events: list[_Event]) -> list[dict[str, str]]:
 def _checked(fields: dict[str, Any], kind: type[NewIntent | NewOperationsIntent]) -> AnyNewIntent:
     """The intent as a registry would read it. Raises `Refused`."""
     try:
-        intent = convert(fields, kind, dec_hook=decode_text)
-    except ValidationError as error:
-        raise Refused("bad-argument", refusal_of(error).detail) from None
+        intent: AnyNewIntent = decode_record(fields, kind)
+    except Invalid as refusal:
+        raise Refused("bad-argument", refusal.detail) from None
     if len(encode(intent)) > HEAD_BYTES_MAX:
         raise Refused("limit-intent-bytes", f"it has more than {HEAD_BYTES_MAX} bytes")
     return intent

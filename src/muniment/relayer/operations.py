@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from eth_abi.abi import encode
 from msgspec import Meta, Struct, ValidationError, convert
-from msgspec.json import Decoder
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX
+from muniment.protocol.forms import prepare
 from muniment.protocol.wire import Amount, decode_text, refusal_of
 
 if TYPE_CHECKING:
@@ -111,24 +111,12 @@ def is_cross_chain(body: Mapping[str, Any]) -> bool:
     return swap.source_chain != swap.destination_chain
 
 
-def prepare(*kinds: type[Struct]) -> None:
-    """Let msgspec read the annotations of structs now, at import.
-
-    It does that at their first use otherwise, and two threads that do it at once end the process by a segmentation
-    fault. Forms are made in threads.
-    """
-    for kind in kinds:
-        Decoder(kind)
-
-
-prepare(_Swap, _Transfer, _Call, _DynamicCall)
-
-
 def shape(body: Mapping[str, Any], kind: type[T]) -> T:
     """The JSON of a function as a struct: letters of addresses in any case, and amounts also as numbers.
 
     Members that the struct does not have are ignored. Raises `Refused`.
     """
+    prepare(kind)
     try:
         return convert(body, kind, dec_hook=_decode)
     except ValidationError as error:
