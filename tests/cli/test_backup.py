@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+import httpx2
 import pytest
 from click.testing import CliRunner
 
@@ -27,8 +28,11 @@ from backing_up import (
     tree,
     with_more,
 )
+from builders import TriggerDraft, cron, deploy, register
 from muniment.cli.main import main
 from muniment.service.auth.secrets import RING_SIZE_MAX, RingFile
+from operator_client import FAR_DEADLINE, IntentDraft
+from run_bodies import body_of, next_run_of
 
 __all__ = ["backup", "data"]  # the fixtures
 
@@ -41,8 +45,8 @@ def test_a_registry_comes_back_as_it_was(data: Path, backup: Path, tmp_path: Pat
     assert [path.name for path in blocks(new)] == [path.name for path in blocks(data)]
     assert (new / "secrets").read_bytes() == (data / "secrets").read_bytes()
     assert summary == {
-        "users": 1, "functions": 1, "triggers": 3, "madeAt": description(backup)["madeAt"], "dataDir": str(new),
-        "blocksCopied": 3, "rotated": False, "secrets": ids(data),
+        "users": 1, "functions": 1, "triggers": 3, "intents": 0, "runs": 0, "blocksCopied": 3,
+        "madeAt": description(backup)["madeAt"], "dataDir": str(new), "rotated": False, "secrets": ids(data),
     }  # fmt: skip
     assert run("verify", data=new).exit_code == 0
 
@@ -57,11 +61,27 @@ def test_a_complete_backup_sets_the_time_of_a_file_for_its_owner_alone(data: Pat
     assert (mark.st_mtime > began, mark.st_mode & 0o777, mark.st_size) == (True, 0o600, 0)
 
 
+async def with_an_intent_and_two_runs(client: httpx2.AsyncClient, key: str) -> None:
+    headers = {"x-operator-key": key}
+    draft = IntentDraft(deadline=FAR_DEADLINE)
+    assert (await client.put(f"/intents/{draft.hash}", json=draft.body, headers=headers)).status_code == 200
+    cid = await deploy(client)
+    trigger = await register(client, TriggerDraft(cid, config=cron(schedule="* * * * *")))
+    abort = {"result": "stopped", "reason": {"code": "abort", "text": ""}}
+    for new in (next_run_of(trigger), next_run_of(trigger, **abort)):
+        answer = await client.post("/executions", json=body_of(new), headers=headers)
+        assert answer.status_code == 200, answer.text
+
+
 def test_the_summary_says_what_is_there_and_what_comes_next(data: Path, tmp_path: Path) -> None:
+    key = run("operators", "add", "relayer", data=data).output.strip()
+    fill(data, lambda client: with_an_intent_and_two_runs(client, key))
+    contents = "users: 1, functions: 1, triggers: 4, intents: 1, runs: 2)"
     told = run("backup", tmp_path / "backup", data=data).output
     assert told.startswith(f"backed up to {tmp_path}/backup: a database of ")
-    assert "users: 1, functions: 1, triggers: 3), new blocks: 3, secrets: 1\n" in told
+    assert f"{contents}, new blocks: 3, secrets: 1\n" in told
     kept = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "kept").output
+    assert contents in kept
     assert "Earlier API keys, tokens and nonces are valid again" in kept
     assert kept.endswith("Next: `muniment verify`, then `muniment serve`, with the same settings.\n")
     ended = run("restore", tmp_path / "backup", "--rotate", data=tmp_path / "ended").output

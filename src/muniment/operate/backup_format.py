@@ -68,22 +68,28 @@ class Description(Record, frozen=True):
 
 
 class Contents(Record, frozen=True):
-    """The numbers of users, functions and triggers."""
+    """The numbers of users, functions, triggers, intents and runs."""
 
     users: int
     functions: int
     triggers: int
+    intents: int
+    runs: int
 
     @classmethod
     def of(cls, database: StillDatabase) -> Contents:
         """Count the rows of a database."""
-        ((users, functions, triggers),) = database.fetch(
-            "SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM functions), (SELECT count(*) FROM triggers)"
+        ((users, functions, triggers, intents, runs),) = database.fetch(
+            "SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM functions), (SELECT count(*) FROM triggers), "
+            "(SELECT count(*) FROM intents), (SELECT count(*) FROM runs)"
         )
-        return cls(users=users, functions=functions, triggers=triggers)
+        return cls(users=users, functions=functions, triggers=triggers, intents=intents, runs=runs)
 
     def __str__(self) -> str:
-        return f"users: {self.users}, functions: {self.functions}, triggers: {self.triggers}"
+        return (
+            f"users: {self.users}, functions: {self.functions}, triggers: {self.triggers}, intents: {self.intents}, "
+            f"runs: {self.runs}"
+        )
 
 
 class BlockCopier:
