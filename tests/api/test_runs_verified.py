@@ -55,6 +55,8 @@ CHANGED = {
     "verdict": ("UPDATE runs SET verdict = 0", "columns differ"),
     "cause": ("UPDATE runs SET payload_hash = hash", "columns differ"),
     "result in its column": ("UPDATE runs SET result = 'missed'", "columns differ"),
+    "length": ("UPDATE runs SET record_bytes = record_bytes + 1", "columns differ"),
+    "time": ("UPDATE runs SET created_at_ms = created_at_ms - 1", "columns differ"),
     "unreadable": ("UPDATE runs SET record = replace(record, '\"nothing\"', '\"something\"')", "cannot be read"),
 }
 

@@ -51,7 +51,7 @@ class _Options:
 def relayer(context: click.Context, /, **given: Any) -> None:
     """Run the triggers that are due, and record runs and intents in a registry.
 
-    The file names the registry, the operator key, and whom this relayer serves; see docs/run/relaying.md. One process
+    The file names the registry, the operator key, and whom this relayer serves; see docs/use/run-functions.md. One process
     has the journal of a relayer; several relayers with journals of their own can serve one registry.
     """
     import asyncio

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 import msgspec
 
@@ -14,7 +14,7 @@ from muniment.protocol.evm.hex import HexString
 from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.types import Trigger
-from muniment.protocol.wire import decode_text
+from muniment.protocol.wire import decode_text, iso_time
 from muniment.service.resources.runs.store import find, outputs_of
 from muniment.service.storage.sql import number_text
 
@@ -25,14 +25,10 @@ if TYPE_CHECKING:
     from muniment.service.storage.database import Database, Row
 
 _ROWS_PER_READ: Final = number_text(500)
-_RUNS: Final = f"""
-    SELECT r.seq, r.hash, r.trigger_type, r.payload_hash, r.result, r.reason, r.verdict, r.relayer, r.outputs,
-      r.min_validations, t.sig, t.record,
-      r.verdict = 1 AND r.disputed = 0 AND EXISTS (
-        SELECT 1 FROM runs other WHERE other.trigger_seq = r.trigger_seq AND other.payload_hash = r.payload_hash
-          AND other.verdict = 1 AND other.seq <> r.seq
-      )
-    FROM runs r JOIN triggers t ON t.seq = r.trigger_seq WHERE r.seq > ? ORDER BY r.seq LIMIT {_ROWS_PER_READ}"""
+# The length of a text in bytes, by whether the engine is PostgreSQL: SQLite has `octet_length` since 3.43 only.
+_BYTES: Final[dict[bool, LiteralString]] = {
+    False: "length(CAST(r.record AS BLOB))", True: "octet_length(r.record)",
+}  # fmt: skip
 _CONFLICTS: Final = f"""
     SELECT r.seq, other.seq, r.hash, other.hash
     FROM runs r JOIN runs other ON other.trigger_seq = r.trigger_seq AND other.payload_hash = r.payload_hash
@@ -43,10 +39,21 @@ _CLAIMS: Final = f"""
     WHERE i.seq > ? ORDER BY i.seq LIMIT {_ROWS_PER_READ}"""
 
 
+def _runs(*, is_shared: bool) -> LiteralString:
+    return f"""
+    SELECT r.seq, r.hash, r.trigger_type, r.payload_hash, r.result, r.reason, r.verdict, r.relayer, r.outputs,
+      r.min_validations, r.record_bytes, r.created_at_ms, {_BYTES[is_shared]}, t.sig, t.record,
+      r.verdict = 1 AND r.disputed = 0 AND EXISTS (
+        SELECT 1 FROM runs other WHERE other.trigger_seq = r.trigger_seq AND other.payload_hash = r.payload_hash
+          AND other.verdict = 1 AND other.seq <> r.seq
+      )
+    FROM runs r JOIN triggers t ON t.seq = r.trigger_seq WHERE r.seq > ? ORDER BY r.seq LIMIT {_ROWS_PER_READ}"""
+
+
 async def check_runs(context: Context) -> AsyncIterator[str | None]:
     """A fault, or None, for each run."""
-    last = 0
-    while found := await context.database.fetch_slow(_RUNS, (last,)):
+    last, select = 0, _runs(is_shared=context.database.is_shared)
+    while found := await context.database.fetch_slow(select, (last,)):
         for row in found:
             text = await find(context.database, row[1])
             if text is None:  # a running service has removed it since
@@ -67,7 +74,7 @@ def _fault(text: str, row: Row) -> str | None:
 
 
 def _check(text: str, row: Row) -> None:
-    _, digest, *columns, sig, trigger_record, hides_conflict = row
+    _, digest, *columns, created_at_ms, record_bytes, sig, trigger_record, hides_conflict = row
     run = msgspec.json.decode(text, type=Run, dec_hook=decode_text)
     if run.hash.raw != digest:
         raise Integrity("its record has another hash")
@@ -80,9 +87,9 @@ def _check(text: str, row: Row) -> None:
     expected = [
         int(trigger.config["type"]), keccak256(run.trigger_data.raw), run.result, code,
         int(is_verdict(run.result, code)), run.relayer.raw, b"".join(each.hash.raw for each in run.outputs),
-        trigger.min_validations,
+        trigger.min_validations, record_bytes,
     ]  # fmt: skip
-    if columns != expected:
+    if columns != expected or iso_time(created_at_ms) != run.created_at:
         raise Integrity("its columns differ from its record or from its trigger")
     if hides_conflict:
         raise Integrity("it does not show the other verdicts on its cause")
