@@ -91,7 +91,7 @@ class Server:
     def cpu_seconds(self) -> dict[int, float]:
         """User and system time, all threads, of the process and of its workers."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
-        return {each: _cpu_seconds(each) for each in (self.pid, *map(int, children))}
+        return {each: cpu_seconds(each) for each in (self.pid, *map(int, children))}
 
     def spent_since(self, before: Mapping[int, float]) -> list[float]:
         """CPU seconds of each process since `before`; workers may have started meanwhile."""
@@ -112,7 +112,7 @@ class Server:
         return Load(len(requests), said["seconds"], sum(spent))
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """The CPU time of a process, threads that have ended included, by its own clock: it counts nanoseconds.
 
     clock_getcpuclockid(3). In /proc the same time is in ticks of a hundredth of a second, or of living threads only.
