@@ -20,7 +20,7 @@ from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlem
 from muniment.protocol.ipfs.car import read_car
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.ipfs.dag import open_file
-from muniment.protocol.runs.hashes import evidence, execution_hash
+from muniment.protocol.runs.hashes import evidence, hash_of
 from muniment.protocol.runs.payloads import read_payload
 from muniment.protocol.triggers.rules import consent, deactivation_form, end_date_ms
 from muniment.protocol.triggers.typed_data import registry_domain
@@ -107,9 +107,7 @@ def check_run(run: Run) -> None:
 
     Where the time made it due, its timestamp is checked too. Its reason, fuel, logs, records and counts are claims.
     """
-    hashes = [each.hash.raw for each in run.outputs]
-    computed = execution_hash(run.trigger_sig, run.trigger_type, run.trigger_data.raw, run.result, hashes)
-    if run.hash.raw != computed:
+    if run.hash.raw != hash_of(run):
         raise Forged(f"run {run.hash} does not match its hash")
     try:
         due = read_payload(run.trigger_type, run.trigger_data.raw)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 import msgspec
 
-from muniment.protocol.errors import Invalid, InvalidAmount, InvalidBody, InvalidTimestamp, InvalidVersion
+from muniment.protocol.errors import Invalid, InvalidAmount, InvalidBody, InvalidText, InvalidTimestamp, InvalidVersion
 
 UINT256_MAX: Final = 2**256 - 1
 # ECMA-262 section 21.4.1.1: the largest time value that a JavaScript Date can hold, which clients use.
@@ -69,6 +69,34 @@ class ProvedText(str):
     def parse(cls, text: str) -> Self:
         """Check `text` and return it in its canonical form, or raise the `Invalid` of its kind."""
         raise NotImplementedError
+
+
+class BoundedText(ProvedText):
+    """A text of `length_min` to `length_max` characters (not bytes) without U+0000, which PostgreSQL cannot store."""
+
+    __slots__ = ()
+
+    length_min: ClassVar[int]
+    length_max: ClassVar[int]
+    refuses = InvalidText
+
+    def __init_subclass__(cls, *, length_max: int, example: str, length_min: int = 0, description: str = "") -> None:
+        """Set the lengths of a kind, and make its JSON Schema."""
+        cls.length_min, cls.length_max = length_min, length_max
+        cls.schema = {
+            "type": "string", **({"minLength": length_min} if length_min else {}), "maxLength": length_max,
+            "pattern": r"^[^\u0000]*$", **({"description": description} if description else {}), "examples": [example],
+        }  # fmt: skip
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidText` for another length, and for U+0000."""
+        if not cls.length_min <= len(text) <= cls.length_max:
+            bounds = f"{cls.length_min} to {cls.length_max}" if cls.length_min else f"at most {cls.length_max}"
+            raise InvalidText(f"a text of {bounds} characters is expected; this one has {len(text)}")
+        if "\0" in text:
+            raise InvalidText("the text has the character U+0000, which is not stored")
+        return cls(text)
 
 
 class Amount(ProvedText):

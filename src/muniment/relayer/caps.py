@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import UNSET
-
-from muniment.protocol.runs.reasons import VERDICTS, is_verdict
+from muniment.protocol.runs.reasons import is_verdict
 
 if TYPE_CHECKING:
     from muniment.client import AsyncRegistry
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.reasons import RunReasonCode
-    from muniment.protocol.runs.types import NewRun, Run
+    from muniment.protocol.runs.types import NewRun
     from muniment.relayer.settings import RelayerSettings
 
 _DAY_MS: Final = 86_400_000
@@ -85,7 +83,7 @@ class Caps:
         listing = self.registry.runs.list(trigger_sig=sig, created_after=self._day * _DAY_MS, newest_first=True)
         async for run in listing:
             is_own = relayer is None or any(each.relayer == relayer for each in run.records)
-            count += is_own and _is_verdict(run)
+            count += is_own and is_verdict(run.result, run.reason.code if run.reason else None)
             if count >= self.settings.runs_per_trigger_and_day_max:
                 break
         return count
@@ -100,7 +98,3 @@ class Caps:
             if count >= self.settings.intents_per_day_max:
                 break
         return count
-
-
-def _is_verdict(run: Run) -> bool:
-    return run.result in VERDICTS and is_verdict(run.result, None if run.reason is UNSET else run.reason.code)

@@ -20,7 +20,7 @@ from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.texts import LogId, LogText
 from muniment.protocol.intents.types import AnyNewIntent, LogLevel, NewLog
 from muniment.protocol.json_text import parse_json
-from muniment.protocol.runs.hashes import execution_hash
+from muniment.protocol.runs.hashes import hash_of
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.types import LOGS_SHOWN, NewRun
 from muniment.protocol.wire import Record, encode
@@ -159,12 +159,6 @@ class Publication:
             _log.error("the registry refuses an intent", intent=hash_, code=refusal.code, reason=refusal.detail)
             return hash_
         return ""
-
-
-def hash_of(run: NewRun) -> bytes:
-    """The hash of a run, 32 bytes."""
-    hashes = [each.hash.raw for each in run.outputs]
-    return execution_hash(run.trigger_sig, run.trigger_type, run.trigger_data.raw, run.result, hashes)
 
 
 def _lines(run: NewRun, hash_: str) -> list[NewLog]:

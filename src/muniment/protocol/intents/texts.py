@@ -6,11 +6,10 @@ import re
 from typing import Any, ClassVar, Final, Self
 
 from muniment.protocol.errors import InvalidSignature, InvalidText, InvalidTimestamp
-from muniment.protocol.wire import Amount, ProvedText
+from muniment.protocol.wire import Amount, BoundedText, ProvedText
 
 LOG_BYTES_MAX: Final = 4_096
 SHORT_TEXT_MAX: Final = 1_000
-LOG_ID_MAX: Final = 100
 # Unix seconds have ten digits until the year 2286; a number of this size is a time in milliseconds.
 _LOOKS_LIKE_MS: Final = range(10**12, 10**14 + 1)
 _TRIGGER_SIG: Final = re.compile(r"0x[0-9a-fA-F]{130}")
@@ -71,62 +70,35 @@ class DeadlineBound(Amount):
         return bound
 
 
-class LogText(ProvedText):
+class LogText(
+    BoundedText, length_min=1, length_max=LOG_BYTES_MAX, description="At most 4 KiB of UTF-8",
+    example="solver answered in 120 ms",
+):  # fmt: skip
     """The text of a log line, 1 byte to 4 KiB of UTF-8."""
 
     __slots__ = ()
 
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "minLength": 1, "maxLength": LOG_BYTES_MAX, "pattern": r"^[^\u0000]*$",
-        "description": "At most 4 KiB of UTF-8", "examples": ["solver answered in 120 ms"],
-    }  # fmt: skip
-    refuses = InvalidText
-
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidText` for a wrong size, and for U+0000, which no database of ours stores."""
+        """Raises `InvalidText` for a wrong size, and for U+0000."""
         if not 1 <= len(text.encode()) <= LOG_BYTES_MAX:
             raise InvalidText(f"a log has 1 to {LOG_BYTES_MAX} bytes of UTF-8")
-        if "\0" in text:
-            raise InvalidText("a log has no U+0000")
-        return cls(text)
-
-
-class ShortText(ProvedText):
-    """A remark of up to 1000 characters."""
-
-    __slots__ = ()
-
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "maxLength": SHORT_TEXT_MAX, "pattern": r"^[^\u0000]*$",
-        "description": f"At most {SHORT_TEXT_MAX} characters",
-        "examples": ["0.3 % better than the last"],
-    }  # fmt: skip
-    refuses = InvalidText
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises `InvalidText`."""
-        if len(text) > SHORT_TEXT_MAX:
-            raise InvalidText(f"at most {SHORT_TEXT_MAX} characters")
-        if "\0" in text:
-            raise InvalidText("a text has no U+0000")
-        return cls(text)
-
-
-class LogId(ShortText):
-    """A writer's own name for a log, 1 to 100 characters: the same name twice is one log."""
-
-    __slots__ = ()
-
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "minLength": 1, "maxLength": LOG_ID_MAX, "pattern": r"^[^\u0000]*$",
-        "description": "The writer's own name for a log; the same twice is one log", "examples": ["relayer-1/42"],
-    }  # fmt: skip
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises `InvalidText`."""
-        if not 1 <= len(text) <= LOG_ID_MAX:
-            raise InvalidText(f"an id has 1 to {LOG_ID_MAX} characters")
         return super().parse(text)
+
+
+class ShortText(
+    BoundedText, length_max=SHORT_TEXT_MAX, description=f"At most {SHORT_TEXT_MAX} characters",
+    example="0.3 % better than the last",
+):  # fmt: skip
+    """A remark."""
+
+    __slots__ = ()
+
+
+class LogId(
+    BoundedText, length_min=1, length_max=100, example="relayer-1/42",
+    description="The writer's own name for a log; the same twice is one log",
+):  # fmt: skip
+    """A writer's own name for a log: the same name twice is one log."""
+
+    __slots__ = ()

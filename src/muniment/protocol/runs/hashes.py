@@ -16,7 +16,7 @@ import msgspec
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.reasons import RESULT_BYTES, RunResult
-from muniment.protocol.runs.types import RunBlock, RunContext, RunInput, TriggerType
+from muniment.protocol.runs.types import NewRun, Run, RunBlock, RunContext, RunInput, TriggerType
 from muniment.protocol.wire import encode_text
 
 _VERSION: Final = b"muniment/run/v1\n"
@@ -46,6 +46,12 @@ def execution_hash(
             )
         )
     )
+
+
+def hash_of(run: NewRun | Run) -> bytes:
+    """The hash of a run with these members, 32 bytes, whatever its member `hash` says."""
+    outputs = [each.hash.raw for each in run.outputs]
+    return execution_hash(run.trigger_sig, run.trigger_type, run.trigger_data.raw, run.result, outputs)
 
 
 def evidence(context: RunContext, inputs: Sequence[RunInput], blocks: Sequence[RunBlock]) -> bytes:

@@ -95,6 +95,8 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 )
 # `stopped` for these reasons depends on the machine, so it is a note.
 _OF_THE_MACHINE: Final = frozenset({"time", "memory", "crash"})
+# Notes that an operator records once an hour of each trigger.
+CAPS: Final = ("run-cap", "intent-cap")
 VERDICTS: Final = ("intents", "nothing", "stopped")
 ALL_REASONS: Final[tuple[str, ...]] = get_args(get_args(RunReasonCode)[0])
 

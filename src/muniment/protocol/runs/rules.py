@@ -13,7 +13,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import is_by, personal_digest
-from muniment.protocol.runs.hashes import evidence, execution_hash
+from muniment.protocol.runs.hashes import evidence, hash_of
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import REASONS, is_verdict
 from muniment.protocol.runs.types import RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, NewRun, RunAnswer, RunBlock
@@ -69,12 +69,6 @@ def check_run(new: NewRun, terms: Terms, relayer: Address | None, now_ms: int) -
     _check_signature(new, computed, relayer)
     verdict = is_verdict(new.result, None if new.reason is None else new.reason.code)
     return CheckedRun(computed, proof, keccak256(new.trigger_data.raw), new, verdict)
-
-
-def hash_of(new: NewRun) -> bytes:
-    """The hash of a run, 32 bytes."""
-    outputs = [each.hash.raw for each in new.outputs]
-    return execution_hash(new.trigger_sig, new.trigger_type, new.trigger_data.raw, new.result, outputs)
 
 
 def _due(new: NewRun) -> int | EventPayload:

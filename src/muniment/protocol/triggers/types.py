@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from muniment.protocol.errors import InvalidText
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import BundleCid, Cid
-from muniment.protocol.wire import TIMESTAMP_MS_MAX, Amount, DateTime, ProvedText, Record, SemVer
+from muniment.protocol.wire import TIMESTAMP_MS_MAX, Amount, BoundedText, DateTime, Record, SemVer
 
 SIG: Final = "0x" + "1" * 128 + "1b"
 SIGNER: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -139,25 +138,13 @@ TriggerSigs = Annotated[
 ]
 
 
-class Description(ProvedText):
-    """The owner's description of a trigger, 1 to 1000 characters. It is not signed."""
+class Description(
+    BoundedText, length_min=1, length_max=DESCRIPTION_LENGTH_MAX, description="Not signed; need not be unique",
+    example="Every six hours",
+):  # fmt: skip
+    """The owner's description of a trigger. It is not signed."""
 
     __slots__ = ()
-
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "minLength": 1, "maxLength": DESCRIPTION_LENGTH_MAX, "pattern": r"^[^\u0000]*$",
-        "description": "Not signed; need not be unique", "examples": ["Every six hours"],
-    }  # fmt: skip
-    refuses = InvalidText
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises `InvalidText` for a wrong length, and for U+0000, which PostgreSQL cannot store."""
-        if not 1 <= len(text) <= DESCRIPTION_LENGTH_MAX:
-            raise InvalidText(f"a description has 1 to {DESCRIPTION_LENGTH_MAX} characters")
-        if "\0" in text:
-            raise InvalidText("a description has no U+0000")
-        return cls(text)
 
 
 class Values(Record, frozen=True, forbid_unknown_fields=True):

@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from msgspec import UNSET, Meta, UnsetType
 
-from muniment.protocol.errors import Invalid, InvalidBody, InvalidText
+from muniment.protocol.errors import InvalidBody, InvalidText
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX
-from muniment.protocol.wire import ProvedText, Record
+from muniment.protocol.wire import BoundedText, ProvedText, Record
 
 # Ninety days. With a longer grace, the old key would amount to a second key.
 GRACE_SECONDS_MAX = 90 * 86_400
@@ -162,44 +162,16 @@ class KeySet(Record, frozen=True):
     }
 
 
-class _ProfileText(ProvedText):
-    """A text of the profile, stored unchanged; a client that shows it must escape it."""
+class UserName(BoundedText, length_max=100, example="Ada"):
+    """The name of a user, stored unchanged; a client that shows it must escape it."""
 
     __slots__ = ()
 
-    length_max: ClassVar[int]
-    refuses: ClassVar[type[Invalid]] = InvalidText
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises `InvalidText` for too many characters (not bytes), and for U+0000, which PostgreSQL cannot store."""
-        if len(text) > cls.length_max:
-            raise InvalidText(f"at most {cls.length_max} characters")
-        if "\0" in text:
-            raise InvalidText("no U+0000")
-        return cls(text)
-
-
-class UserName(_ProfileText):
-    """The name of a user."""
+class IntendedUse(BoundedText, length_max=255, example="Rebalancing"):
+    """The purpose for which a user uses the registry, stored unchanged; its length is a rule of the interface."""
 
     __slots__ = ()
-
-    length_max = 100
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "maxLength": 100, "pattern": r"^[^\u0000]*$", "examples": ["Ada"],
-    }  # fmt: skip
-
-
-class IntendedUse(_ProfileText):
-    """The purpose for which a user uses the registry; its length is a rule of the interface."""
-
-    __slots__ = ()
-
-    length_max = 255
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "maxLength": 255, "pattern": r"^[^\u0000]*$", "examples": ["Rebalancing"],
-    }  # fmt: skip
 
 
 class Email(ProvedText):

@@ -15,6 +15,7 @@ from muniment.protocol.errors import InvalidRun, RunNotFound, TooManyVerdicts
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.reasons import CAPS
 from muniment.protocol.runs.types import LOGS_SHOWN, RecordedRun, RunBlock, RunDetail
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.protocol.wire import decode_text, encode, iso_time
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 VERDICTS_MAX: Final = 8
 # At a cap, an operator needs to say so once in this time.
 _CAP_NOTE_MS: Final = 60 * 60 * 1000
-_CAPS: Final = ("run-cap", "intent-cap")
 # The relayer in the runs of an operator without an address.
 NOBODY: Final = bytes(20)
 _DUE: Final = "trigger_seq = ? AND payload_hash = ?"
@@ -136,14 +136,14 @@ async def _told_of_cap(
 ) -> int | None:
     """The note by which the operator said within the hour that the trigger is at a cap."""
     reason = checked.new.reason
-    if reason is None or reason.code not in _CAPS:
+    if reason is None or reason.code not in CAPS:
         return None
     rows = await tx.fetch(
         f"""SELECT seq FROM runs JOIN run_records ON run_seq = seq
             WHERE trigger_seq = ? AND result = 'skipped' AND runs.created_at_ms > ?
-              AND reason IN ({placeholders(len(_CAPS))}) AND operator = ?
+              AND reason IN ({placeholders(len(CAPS))}) AND operator = ?
             ORDER BY seq DESC LIMIT 1""",
-        (trigger_seq, now_ms - _CAP_NOTE_MS, *_CAPS, caller.name),
+        (trigger_seq, now_ms - _CAP_NOTE_MS, *CAPS, caller.name),
     )
     return rows[0][0] if rows else None
 
