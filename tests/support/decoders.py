@@ -561,7 +561,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "console._manifest decode",
             "console.decoded decode",
             "console.intent decode",
-            "console.milliseconds fromisoformat",
             "console.schedule_in_words split",
             "functions._decoded decode",
             "webhooks._types_decoder Decoder",
@@ -583,7 +582,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     ),
     "a value that was checked, made by ourselves again": frozenset(
         {
-            *("evm._kept decode", "feed._data decode", "relayer.ms_of fromisoformat", "runs._count decode"),
+            *("evm._kept decode", "feed._data decode", "wire.ms_of fromisoformat", "runs._count decode"),
             *("triggers._kept decode", "triggers.get_sign_params convert", "webhooks.ActiveHook.host urlsplit"),
         }
     ),
@@ -669,6 +668,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "intents._TRIGGER_SIG compile",
             "ipfs._ENTITY_BYTES compile",
             "ipfs.EntityBytes.parse itself",
+            "http.BROKEN_ESCAPE compile",
             "http._place b64decode",
             "feed._parts b64decode",
             "feed._parts split",

@@ -51,8 +51,8 @@ class _Options:
 def relayer(context: click.Context, /, **given: Any) -> None:
     """Run the triggers that are due, and record runs and intents in a registry.
 
-    The file names the registry, the operator key, and whom this relayer serves; see docs/use/run-functions.md. One process
-    has the journal of a relayer; several relayers with journals of their own can serve one registry.
+    The file names the registry, the operator key, and whom this relayer serves: docs/use/run-functions.md explains it.
+    A journal belongs to one process; several relayers, each with its own journal, can serve one registry.
     """
     import asyncio
 
@@ -78,13 +78,13 @@ def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> Non
     """
     import asyncio
 
-    from muniment.protocol.wire import iso_time
+    from muniment.protocol.wire import moment
     from muniment.relayer.settings import load_relayer_settings
 
     with _errors():
         settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
         found = asyncio.run(_explained(settings, sig))
-    next_run = None if found.next_run_ms is None else iso_time(found.next_run_ms)
+    next_run = None if found.next_run_ms is None else moment(found.next_run_ms)
     if output.is_for_programs(as_json):
         output.print_json({"sentences": found.sentences, "nextRun": next_run})
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from muniment.cli.client.runs import TYPES, block_line, moment, question_line
+from muniment.cli.client.runs import TYPES, block_line, question_line
 from muniment.cli.client.service import FailedError, failures, opened, place_of, service_options
 from muniment.cli.client.triggers import read_inputs
 from muniment.cli.options import chains_option, settings_of
@@ -199,6 +199,7 @@ def _members_of(record: Record) -> dict[str, Any]:
 
 
 def _members(cid: str, tried: Tried) -> dict[str, str]:
+    from muniment.protocol.wire import moment
     from muniment.relayer.wording import said
 
     run = tried.run

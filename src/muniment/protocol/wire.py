@@ -21,6 +21,8 @@ from muniment.protocol.errors import Invalid, InvalidAmount, InvalidBody, Invali
 UINT256_MAX: Final = 2**256 - 1
 # ECMA-262 section 21.4.1.1: the largest time value that a JavaScript Date can hold, which clients use.
 TIMESTAMP_MS_MAX: Final = 8_640_000_000_000_000
+# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
+DATED_MS_MAX: Final = 253_402_300_799_999
 # A length that no honest version reaches; semver.org sets none.
 VERSION_LENGTH_MAX: Final = 128
 
@@ -158,6 +160,16 @@ def iso_time(timestamp_ms: int) -> str:
     """The date-time of the wire, `2026-11-20T19:48:00.123Z`: always milliseconds, always Z (RFC 3339)."""
     seconds, milliseconds = divmod(timestamp_ms, 1000)
     return f"{_iso_second(seconds)}.{milliseconds:03d}Z"
+
+
+def moment(timestamp_ms: int) -> str:
+    """A time as a date-time, or in words where it is later than the calendar: a trigger may start and end then."""
+    return iso_time(timestamp_ms) if timestamp_ms <= DATED_MS_MAX else f"{timestamp_ms} ms after 1970"
+
+
+def ms_of(text: str) -> int:
+    """The milliseconds since 1970 of a `DateTime`, as `iso_time` writes it. Raises `ValueError`."""
+    return (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
 
 
 @lru_cache(maxsize=16)  # most written times are in the present second

@@ -6,12 +6,12 @@ All times are milliseconds since 1970, unless a name ends in `_s`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
 from muniment.protocol.triggers.schedule import check_delta, count_runs, last_run, next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
+from muniment.protocol.wire import ms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,11 +163,6 @@ def agreed_now(own_ms: int, registry_ms: int) -> int | None:
     if abs(own_ms - registry_ms) > APART_MS_MAX:
         return None
     return min(own_ms, registry_ms + LEAD_MS)
-
-
-def ms_of(text: str) -> int:
-    """The milliseconds since 1970 of a date-time of the wire. Raises `ValueError`."""
-    return round(datetime.fromisoformat(text).timestamp() * 1_000)
 
 
 def matches(topics: Sequence[str], wanted: Sequence[Sequence[str]]) -> bool:

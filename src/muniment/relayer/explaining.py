@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import UNSET
 
 from muniment.protocol.triggers.typed_data import CRON, EVENT
-from muniment.protocol.wire import iso_time
+from muniment.protocol.wire import moment
 from muniment.relayer.due import Plan, Seen
 from muniment.relayer.journal import State
 
@@ -69,18 +69,18 @@ def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Kno
         found.append(f"It was deactivated by {trigger.deactivate_sig}.")
     elif known is not None and known.ended_ms is not None:
         found.append(
-            f"This relayer saw its deactivation at {iso_time(known.ended_ms)}, and never runs it again, although the "
+            f"This relayer saw its deactivation at {moment(known.ended_ms)}, and never runs it again, although the "
             "registry shows it as active."
         )
     if plan.end_ms and plan.end_ms < now_ms:
-        found.append(f"It ended at {iso_time(plan.end_ms)}.")
+        found.append(f"It ended at {moment(plan.end_ms)}.")
     if refused := settings.served.refused(trigger):
         found.append(f"This relayer does not serve it: {refused}.")
     limit, fee = int(trigger.execution_fee_limit), settings.fee_of(trigger)
     if limit and fee > limit:
         found.append(f"The fee of this relayer, {fee}, is above its executionFeeLimit, {limit}.")
     if known is not None and known.rests_until_ms > now_ms:
-        found.append(f"It rests until {iso_time(known.rests_until_ms)} after {known.failures} failures in sequence.")
+        found.append(f"It rests until {moment(known.rests_until_ms)} after {known.failures} failures in sequence.")
     elif known is not None and known.failures:
         found.append(f"Its last {known.failures} runs failed.")
     return found
@@ -94,16 +94,12 @@ def _times(trigger: Trigger, plan: Plan, known: Known | None, now_ms: int) -> tu
     look = plan.look(seen, now_ms)
     found: list[str] = []
     if look.due is not None:
-        found.append(
-            f"A run is due now: that of {iso_time(look.due.timestamp_ms)}, until {iso_time(look.due.until_ms)}."
-        )
+        found.append(f"A run is due now: that of {moment(look.due.timestamp_ms)}, until {moment(look.due.until_ms)}.")
     if look.gap is not None:
-        found.append(
-            f"{look.gap.ticks} runs were missed, from {iso_time(look.gap.from_ms)} to {iso_time(look.gap.to_ms)}."
-        )
+        found.append(f"{look.gap.ticks} runs were missed, from {moment(look.gap.from_ms)} to {moment(look.gap.to_ms)}.")
     next_ms = look.wake_ms if plan.kind == CRON or look.due is None else None
     if next_ms is not None:
-        found.append(f"The next run is at {iso_time(next_ms)}.")
+        found.append(f"The next run is at {moment(next_ms)}.")
     elif look.due is None:
         found.append("There is no further run.")
     return found, next_ms
@@ -111,7 +107,7 @@ def _times(trigger: Trigger, plan: Plan, known: Known | None, now_ms: int) -> tu
 
 def _entry(entry: Entry) -> str:
     result = f" ({entry.result})" if entry.result else ""
-    return f"In the journal the run of {iso_time(entry.timestamp_ms)} {_STATES[entry.state]}{result}."
+    return f"In the journal the run of {moment(entry.timestamp_ms)} {_STATES[entry.state]}{result}."
 
 
 def _runs(runs: Sequence[Run]) -> list[str]:
@@ -129,4 +125,4 @@ def _run(run: Run) -> str:
     outputs = f", {len(run.outputs)} intents" if run.outputs else ""
     lacks = f" ({missing} of them are not recorded)" if missing else ""
     conflicts = f"; {len(run.conflicts)} other verdicts contradict it" if run.conflicts else ""
-    return f"Run of {iso_time(run.timestamp)}: {run.result}{reason}{outputs}{lacks}, {run.status}{conflicts}."
+    return f"Run of {moment(run.timestamp)}: {run.result}{reason}{outputs}{lacks}, {run.status}{conflicts}."

@@ -8,7 +8,7 @@ from eth_abi.abi import decode
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.types import NewIntent
-from muniment.protocol.wire import iso_time
+from muniment.protocol.wire import moment
 from muniment.relayer.operations import CALL, CROSS_CHAIN_SWAP, SWAP, TRANSFER
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ _SWAP: Final = "(uint256,uint256,(address,uint256)[],(address,uint256,address)[]
 _TRANSFER: Final = "(uint256,(address,uint256,address)[])"
 _CALL: Final = "(uint256,(address,bytes,uint256)[])"
 _SELECTOR_BYTES: Final = 4
-# 9999-12-31T23:59:59Z, the last date-time of RFC 3339.
-_DATED_S_MAX: Final = 253_402_300_799
 
 
 def said(intent: AnyNewIntent) -> list[str]:
@@ -33,12 +31,10 @@ def said(intent: AnyNewIntent) -> list[str]:
     else:
         operations = [(each.op_type, each.data) for each in intent.operations]
     fees = " and ".join(f"{each.amount} of {each.token}" for each in intent.max_fees)
-    until_s = int(intent.deadline)
-    until = iso_time(1_000 * until_s) if until_s <= _DATED_S_MAX else f"{until_s} seconds after 1970"
     return [
         *(line for op_type, data in operations for line in _operation(op_type, data)),
         f"for a fee of at most {fees}" if fees else "without a fee",
-        f"until {until}, at the settlement contract {intent.settler}",
+        f"until {moment(1_000 * int(intent.deadline))}, at the settlement contract {intent.settler}",
     ]
 
 

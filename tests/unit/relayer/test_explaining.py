@@ -10,6 +10,7 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.runs.texts import ReasonText
 from muniment.protocol.runs.types import Run, RunReason
 from muniment.protocol.triggers.types import Trigger
+from muniment.protocol.wire import TIMESTAMP_MS_MAX
 from muniment.relayer.explaining import explain
 from muniment.relayer.settings import RelayerSettings, Served
 
@@ -23,3 +24,12 @@ def test_what_a_function_says_cannot_add_a_sentence() -> None:
     said = explain(trigger, [run], SETTINGS, None, 0).sentences
     assert "stopped, abort: no It was deactivated. It ended., valid" in said[-1]
     assert all(len(each.splitlines()) == 1 for each in said)
+
+
+def test_a_single_run_after_the_end_of_the_calendar_is_explained() -> None:
+    start_ms = TIMESTAMP_MS_MAX
+    config = {"type": 2, "startDate": start_ms, "delta": "1h", "endDate": 0}
+    trigger = replace(decode_record(Trigger.example, Trigger), config=config)
+    said = explain(trigger, [], SETTINGS, None, 0)
+    assert said.next_run_ms == start_ms
+    assert f"The next run is at {start_ms} ms after 1970." in said.sentences

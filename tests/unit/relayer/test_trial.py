@@ -14,7 +14,8 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.types import FIRST, SECOND, Generation
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
 from muniment.protocol.triggers.types import Trigger
-from muniment.relayer.due import Occurrence, ms_of
+from muniment.protocol.wire import ms_of
+from muniment.relayer.due import Occurrence
 from muniment.relayer.forms import formed
 from muniment.relayer.trial import NO_TRIGGER, _due, made_up
 from muniment.relayer.wording import said
@@ -121,4 +122,4 @@ def test_each_operation_is_said() -> None:
     assert first == f"swap 7 of {TOKEN} on chain 8453 for at least 6 of {OTHER} for {TOKEN} on chain 10"
     assert second == f"call {OTHER} with 5 bytes (0x12345678) and 3 wei on chain 10"
     assert third.startswith("operation of type 4 with ")
-    assert rest == ["without a fee", f"until {2**200} seconds after 1970, at the settlement contract {SETTLER}"]
+    assert rest == ["without a fee", f"until {1_000 * 2**200} ms after 1970, at the settlement contract {SETTLER}"]

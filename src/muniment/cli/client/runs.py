@@ -18,8 +18,6 @@ _RESULTS: Final = ("intents", "nothing", "stopped", "missed", "skipped", "incomp
 TYPES: Final = ("cron", "event", "once")
 # Records of a page: what the service gives at most.
 _PAGE_MAX: Final = 100
-# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339: a trigger may start later.
-_DATED_MS_MAX: Final = 253_402_300_799_999
 # Characters of an answer; `--json` has all of them.
 _ANSWER_MAX: Final = 120
 
@@ -76,6 +74,8 @@ def _check_usage(triggers: tuple[str, ...], *, latest: bool, has_filter: bool) -
 
 
 def _columns(*, whole: bool) -> list[Column]:
+    from muniment.protocol.wire import moment
+
     return [
         Column("HASH", lambda each: short(each.hash, whole=whole)),
         Column("TRIGGER", lambda each: short(each.trigger_sig, whole=whole)),
@@ -107,6 +107,7 @@ def _members(run: Run) -> dict[str, str]:
 
 def _due(run: Run) -> str:
     from muniment.protocol.runs.payloads import EventPayload, read_payload
+    from muniment.protocol.wire import moment
 
     due_at = moment(run.timestamp)
     shown = f"{due_at}, {ago(due_at)}, {TYPES[run.trigger_type]}"
@@ -117,6 +118,8 @@ def _due(run: Run) -> str:
 
 
 def _result(run: Run) -> str:
+    from muniment.protocol.wire import moment
+
     if not run.reason:
         return run.result
     missed = f" ({counted(run.missed_count, 'run')} from {moment(run.from_ms)} to {moment(run.to_ms)})" if (
@@ -152,10 +155,3 @@ def _answer(answer: RunAnswer) -> str:
 def _relayer(record: RunRecord) -> str:
     gone = ", who said that its block is not canonical any more" if record.orphaned else ""
     return f"{record.relayer}, {ago(record.created_at)}{gone}, evidence {record.evidence}"
-
-
-def moment(at_ms: int) -> str:
-    """A time as a date-time, if it has one."""
-    from muniment.protocol.wire import iso_time
-
-    return iso_time(at_ms) if at_ms <= _DATED_MS_MAX else f"{at_ms} ms after 1970"

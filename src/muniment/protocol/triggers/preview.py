@@ -10,7 +10,7 @@ from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Preview, Values
-from muniment.protocol.wire import encode, iso_time
+from muniment.protocol.wire import encode, iso_time, moment
 
 RUNS_SHOWN: Final = 5
 # Invisible letters, marks and symbols: the characters of Default_Ignorable_Code_Point that are neither formats nor
@@ -24,8 +24,6 @@ _UNSEEN: Final = frozenset(
         ),
     )
 )  # fmt: skip
-# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
-_WRITTEN_MS_MAX: Final = 253_402_300_799_999
 
 
 def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
@@ -34,7 +32,7 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
     end_ms = int(config["endDate"])
     runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
     inputs = [f"Its input {name} is {encode(value).decode()}." for name, value in values.input.items()]
-    end = f"until {_moment(end_ms)}" if end_ms else "without an end"
+    end = f"until {moment(end_ms)}" if end_ms else "without an end"
     limit = values.execution_fee_limit
     fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {limit} for a run"
     validations = f"{values.min_validations} validation{'s' if values.min_validations > 1 else ''}"
@@ -71,12 +69,7 @@ def _when(config: Mapping[str, Any]) -> str:
         topics = f" with {', '.join(given)}" if given else ""
         return f"whenever contract {config['contract']} on chain {config['chainId']} logs an event{topics}"
     start_ms = int(config.get("startDate", 0))
-    return f"once, from {_moment(start_ms)} on" if start_ms else "once, as soon as possible"
-
-
-def _moment(timestamp_ms: int) -> str:
-    """A time of a config as text; it may be later than the last date of the calendar."""
-    return iso_time(timestamp_ms) if timestamp_ms <= _WRITTEN_MS_MAX else f"{timestamp_ms} ms after 1970"
+    return f"once, from {moment(start_ms)} on" if start_ms else "once, as soon as possible"
 
 
 def _choices(choices: list[str]) -> str:

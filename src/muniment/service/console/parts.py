@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
-from muniment.protocol.wire import TIMESTAMP_MS_MAX, iso_time
+from muniment.protocol.wire import DATED_MS_MAX, TIMESTAMP_MS_MAX, iso_time
 from muniment.service.console.reading import asked
 from muniment.service.http.html.markup import NOTHING, Html, html, seen
 from muniment.service.http.paging import LIMIT_MAX
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 _UNITS: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 # Smaller counts are shown in the next smaller unit: 36 hours rather than one day.
 _FEW: Final = 2
-# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
-DATED_MS_MAX: Final = 253_402_300_799_999
 
 
 def relative(timestamp_ms: int, now_ms: int) -> Html:
@@ -41,11 +38,6 @@ def absolute(timestamp_ms: int) -> str:
     if timestamp_ms > DATED_MS_MAX:
         return f"{timestamp_ms} ms after 1970"
     return f"{iso_time(timestamp_ms)[:19].replace('T', ' ')} UTC"
-
-
-def milliseconds(moment: str) -> int:
-    """A `DateTime` of an answer, in milliseconds since 1970."""
-    return round(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def relative_words(timestamp_ms: int, now_ms: int) -> str:

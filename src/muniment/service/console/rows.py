@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.log.types import LogEpoch, LogShown
+from muniment.protocol.wire import DATED_MS_MAX, ms_of
 from muniment.service.console import reading
-from muniment.service.console.parts import absolute, identifier, milliseconds, relative, state, table
+from muniment.service.console.parts import absolute, identifier, relative, state, table
 from muniment.service.console.words import is_active, kinds_of, when
 from muniment.service.http.html.markup import Html, html, seen, strange
 from muniment.service.resources.log.routes import get_log
@@ -26,8 +27,6 @@ _RUN: Final = ("Run", "Trigger", "Result", "Reason", "Intents", "Status", "Relay
 _INTENT: Final = ("Intent", "Operation", "User", "Status", "Proposals", "Logs", "Arrived", "Deadline")
 _FUNCTION: Final = ("Function", "CID", "Description", "Creator", "Deployed")
 _IN_CONFLICT: Final = html(', <span class="bad">in conflict</span>')
-# 9999-12-31, the last day that is shown as a date.
-_SECONDS_MAX: Final = 253_402_300_799
 
 
 def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, last: Mapping[str, Run], none: str) -> Html:
@@ -45,7 +44,7 @@ def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, last: Mapping
             identifier(each.signer, f"{root}console/addresses/{each.signer}"),
             state(is_active(each, now_ms)),
             _result(last[each.sig], root, now_ms) if each.sig in last else "–",
-            relative(milliseconds(each.created_at), now_ms),
+            relative(ms_of(each.created_at), now_ms),
         )
         for each in listed
     ]
@@ -63,7 +62,7 @@ def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are
             state(each.result), each.reason.code if each.reason else "–", len(each.outputs),
             html("{}{}", state(each.status), _IN_CONFLICT if each.conflicts else None),
             relayer(each.relayer, root),
-            relative(each.timestamp, now_ms), relative(milliseconds(each.created_at), now_ms),
+            relative(each.timestamp, now_ms), relative(ms_of(each.created_at), now_ms),
         )
         for each in listed
     ]  # fmt: skip
@@ -98,7 +97,7 @@ def intents(listed: Sequence[AnyIntent], root: str, now_ms: int, *, none: str) -
             state(each.status),
             len(each.proposals),
             len(each.logs),
-            relative(milliseconds(each.created_at), now_ms),
+            relative(ms_of(each.created_at), now_ms),
             deadline(each, now_ms),
         )
         for each in listed
@@ -116,7 +115,7 @@ def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) 
             identifier(each.cid, f"{root}console/functions/{each.cid}"),
             strange(each.description),
             identifier(each.creator, f"{root}console/addresses/{each.creator}"),
-            relative(milliseconds(each.created_at), now_ms),
+            relative(ms_of(each.created_at), now_ms),
         )
         for each in listed
     ]
@@ -131,7 +130,7 @@ def user_of(intent: AnyIntent) -> str:
 def deadline(intent: AnyIntent, now_ms: int) -> Html:
     """The deadline, with its number of seconds if it is beyond the calendar."""
     seconds = int(intent.deadline)
-    if seconds > _SECONDS_MAX:
+    if seconds * 1000 > DATED_MS_MAX:
         return html('<span title="{} seconds after 1970">after the year 9999</span>', intent.deadline)
     return relative(seconds * 1000, now_ms)
 

@@ -9,6 +9,7 @@ import msgspec
 from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.triggers.types import Trigger
+from muniment.protocol.wire import ms_of
 from muniment.service.console import reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
@@ -21,7 +22,6 @@ from muniment.service.console.parts import (
     link,
     live,
     logged,
-    milliseconds,
     pages,
     relative,
     table,
@@ -116,7 +116,7 @@ def _facts(function: Function, root: str, now_ms: int) -> Html:
     return facts([
         ("CID", identifier(function.cid, whole=True)),
         ("Creator", identifier(function.creator, f"{root}console/addresses/{function.creator}", whole=True)),
-        ("Deployed", relative(milliseconds(function.created_at), now_ms)),
+        ("Deployed", relative(ms_of(function.created_at), now_ms)),
         ("Files", html(
             '<a href="{}/manifest">manifest.json</a> · <a href="{}/wasm">function.wasm</a> · '
             '<a href="{}ipfs/{}?format=car">both as a CAR</a>', api, api, root, function.cid,

@@ -8,6 +8,7 @@ from muniment.protocol.errors import IntentNotFound
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.lifecycle import INTENT, Moment
 from muniment.protocol.intents.types import Intent, Move
+from muniment.protocol.wire import ms_of
 from muniment.service.console import reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
@@ -20,7 +21,6 @@ from muniment.service.console.parts import (
     heading,
     identifier,
     live,
-    milliseconds,
     pages,
     relative,
     relative_words,
@@ -213,7 +213,7 @@ class _Shown:
             ("Run", None if run is None else self._run(run, now_ms)),
             ("Settler", self._settler()),
             ("Deadline", rows.deadline(intent, now_ms)),
-            ("Arrived", relative(milliseconds(intent.created_at), now_ms)),
+            ("Arrived", relative(ms_of(intent.created_at), now_ms)),
             ("Validations", html("{}", intent.min_validations)),
             ("Fees at most", self._fees(fees) if fees else None),
             ("Transaction", self._transaction(intent.transaction_hash)),
@@ -315,7 +315,7 @@ def _logs(logs: Sequence[Log]) -> Html:
     lines = [
         html(
             '<tr><td>{}<td class="{}">{}<td>{}</tr>',
-            rows.moment(milliseconds(each.created_at)), each.level, each.level, strange(each.data),
+            rows.moment(ms_of(each.created_at)), each.level, each.level, strange(each.data),
         )
         for each in logs
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES
 from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.types import Trigger
-from muniment.protocol.wire import encode
+from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
@@ -21,7 +21,6 @@ from muniment.service.console.parts import (
     heading,
     identifier,
     live,
-    milliseconds,
     pages,
     relative,
     state,
@@ -120,7 +119,7 @@ def _facts(run: Run, trigger: Trigger, root: str, now_ms: int) -> Html:
         ("Fuel", html("{}", f"{int(run.fuel_used):,}")),
         ("Fee", None if run.fee == "0" else html("{}", run.fee)),
         ("Made by", strange(run.engine)),
-        ("Recorded", relative(milliseconds(run.created_at), now_ms)),
+        ("Recorded", relative(ms_of(run.created_at), now_ms)),
     ])  # fmt: skip
 
 
@@ -241,7 +240,7 @@ def _relayers(run: Run, root: str, now_ms: int) -> Html:
     lines = [
         (
             html("{}{}", rows.relayer(each.relayer, root), _GONE if each.orphaned else None), identifier(each.evidence),
-            relative(milliseconds(each.created_at), now_ms),
+            relative(ms_of(each.created_at), now_ms),
         )
         for each in run.records
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
-from muniment.protocol.wire import encode
+from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
@@ -27,7 +27,6 @@ from muniment.service.console.parts import (
     link,
     live,
     logged,
-    milliseconds,
     options,
     pages,
     relative,
@@ -128,7 +127,7 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
         ("Fee limit", html("none") if limit == "0" else html("{} for each run", value_of(limit, "uint256", {}, ""))),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
-        ("Registered", relative(milliseconds(trigger.created_at), now_ms)),
+        ("Registered", relative(ms_of(trigger.created_at), now_ms)),
     ])  # fmt: skip
 
 
@@ -181,7 +180,7 @@ def _never_ran(trigger: Trigger, now_ms: int) -> Html:
     elif kind == EVENT:
         due = html(" The next one is due with the next event.")
     else:
-        start_ms = int(trigger.config["startDate"]) or milliseconds(trigger.created_at)
+        start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
         due = html(" {} due {}.", "It was" if start_ms <= now_ms else "Next", relative(start_ms, now_ms))
     return html("No relayer has recorded a run.{}", due)
 
