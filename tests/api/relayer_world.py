@@ -34,6 +34,7 @@ from muniment.relayer.due import Due
 from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
+from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Entry, Journal
 from muniment.relayer.loop import Made, NotYet, Publishing, Relayer
 from muniment.relayer.pinning import Pins
@@ -190,7 +191,7 @@ class World:
                 events=events, settings=given, journal=journal, following=following, running=self.told,
                 publishing=publication,
                 clock=clock, caps=Caps(registry=registry, settings=given), figures=Figures(), engine=ENGINE,
-                ask_time=ask_time, steady_s=tick, places=4,
+                funds=Funds(nodes={}, figures=Figures(), registry=registry), ask_time=ask_time, steady_s=tick, places=4,
             )  # fmt: skip
 
     async def step(self, now_ms: int, own_ms: int | None = None, **given: Any) -> bool:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from relayer_world import (
@@ -9,6 +14,7 @@ from relayer_world import (
     HOUR,
     MINUTE,
     TICK,
+    Heard,
     Silent,
     World,
     intent,
@@ -26,6 +32,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.types import AnyNewIntent
+from muniment.protocol.runs.types import NewRun
 from muniment.relayer.due import Due
 from muniment.relayer.journal import State
 from muniment.relayer.loop import Made, NotYet
@@ -142,6 +149,41 @@ async def test_two_relayers_make_one_record_and_one_intent(world: World) -> None
     assert (run["validations"], run["status"], len(run["records"])) == (2, "valid", 2)
     assert run["conflicts"] == []
     assert len(await world.get("/intents", generation=2)) == 1
+
+
+@dataclass
+class Slow:
+    """Tells of funds when it is let go, and fails then."""
+
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    told: list[str] = field(default_factory=list[str])
+
+    async def tell(self, run: NewRun, intents: Sequence[AnyNewIntent]) -> None:
+        await self.go.wait()
+        for _ in range(1_000):  # a step that does not wait for this ends meanwhile
+            await asyncio.sleep(0)
+        self.told += [f"{run.trigger_sig} {each.nonce}" for each in intents]
+        raise RuntimeError("a defect")
+
+
+async def test_telling_of_funds_delays_and_stops_no_publication(world: World) -> None:
+    sig, other = await world.sign(), await world.sign(2)
+    await world.step(NOW_MS)
+    world.told.does = lambda due: intents(1)(due) if due.sig == sig else nothing(due)
+    world.at(TICK)
+    async with world.relayer() as made:
+        made.funds = slow = cast("Any", Slow())
+        made.publishing = heard = Heard(made.publishing)
+        step = asyncio.create_task(made.once())
+        while not (await world.runs(other) and await world.get("/intents", generation=2)):
+            await heard.done.wait()
+            heard.done.clear()
+        assert slow.told == []
+        slow.go.set()
+        assert await step
+        assert len(slow.told) == 1
+        assert 'failures_total{kind="internal"} 1' in made.figures.text()
+    assert await world.runs(other) == [("nothing", TICK)]
 
 
 async def test_a_result_that_was_not_published_is_published_later_with_the_same_bytes(world: World) -> None:

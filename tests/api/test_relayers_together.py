@@ -53,7 +53,7 @@ async def test_a_note_about_a_block_that_is_gone_takes_back_no_run_of_another_re
     due = Due(Signature.parse(sig), 1, bytes.fromhex(verdict["triggerData"][2:]), TICK, TICK + MINUTE)
     async with world.relayer() as made:
         made.journal.plan([due], TICK)
-        content = Content.of(skipped(due, "run-cap", "", ENGINE), [])
+        content = Content.of(skipped(due, "run-cap", ENGINE), [])
         made.journal.ran(due, "skipped", *content.bytes_and_hash(), TICK)
         assert isinstance(made.publishing, Publication)
 

@@ -33,6 +33,7 @@ from muniment.relayer.due import Due
 from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
+from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Journal
 from muniment.relayer.loop import Made, NotYet, Relayer
 from muniment.relayer.publication import Publication
@@ -117,6 +118,7 @@ class World:
                     is_canonical=events.is_canonical,
                 ),
                 caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=ENGINE, events=events,
+                funds=Funds(nodes=pins.nodes, figures=Figures(), registry=registry),
                 ask_time=ask_time, steady_s=lambda: 0.0, places=16,
             )  # fmt: skip
             return await made.once()

@@ -16,7 +16,7 @@ _FAMILIES: Final[dict[str, tuple[str, str, str]]] = {
     "lateness_seconds": ("gauge", "From the time of the last published run to its publication.", ""),
     "runs_total": ("counter", "Runs by result.", "result"),
     "intents_total": ("counter", "Intents by outcome: written or refused.", "outcome"),
-    "failures_total": ("counter", "Failures by kind: registry, incomplete, internal, refused.", "kind"),
+    "failures_total": ("counter", "Failures by kind: registry, incomplete, internal, refused, funds.", "kind"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muniment.relayer.event_runs import EventRuns
     from muniment.relayer.figures import Figures
     from muniment.relayer.following import Following
+    from muniment.relayer.funds import Funds
     from muniment.relayer.settings import RelayerSettings
 
 # The pause before a run that has no answer yet, or a publication that failed, is tried again.
@@ -52,12 +53,6 @@ _EVENTS_AT_ONCE: Final = 500
 # What passes: the run, or the publication, is tried again.
 PASSING: Final = (*FAILURES, Incomplete)
 _PAUSE_S_MAX: Final = 60.0
-SKIPPED: Final[Mapping[str, str]] = {
-    "fee-limit": "the fee of this relayer is above the trigger's executionFeeLimit",
-    "run-cap": "the trigger had as many runs today as this relayer makes",
-    "intent-cap": "this relayer made as many intents today as it may",
-    "other-block": "an intent of the same event in another block was submitted",
-}
 
 _log = structlog.get_logger(__name__)
 
@@ -109,6 +104,7 @@ class Relayer:
     figures: Figures
     engine: Engine
     events: EventRuns
+    funds: Funds
     ask_time: Callable[[], Awaitable[object]]
     steady_s: Callable[[], float]
     places: int
@@ -165,6 +161,8 @@ class Relayer:
             wait_s = self._turns.seconds_to_wait(self.steady_s())
             await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         await self._publish_left()
+        if self._tasks:  # those that tell of funds
+            await asyncio.wait(self._tasks)
         return all(read) and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
 
     async def _begin(self) -> str:
@@ -330,9 +328,12 @@ class Relayer:
 
     def _start_runs(self) -> None:
         while (turn := self._turns.take(self.steady_s())) is not None:
-            task = asyncio.create_task(self._run(*turn))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin_task(self._run(*turn))
+
+    def _begin_task(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, signer: Address, due: Due) -> None:
         """A turn: attempt a run, then look at its trigger again: at once, or after a pause if it has no result."""
@@ -377,8 +378,17 @@ class Relayer:
             return False
         self.caps.count(made.run, now_ms)
         await self._keep(due, Content.of(made.run, made.intents), now_ms)
+        if made.intents:
+            self._begin_task(self._tell_of_funds(made))
         self._judge(due.sig, now_ms, is_failure=made.run.result == "stopped")
         return True
+
+    async def _tell_of_funds(self, made: Made) -> None:
+        """Beside the turns: neither publication nor another run waits for it."""
+        try:
+            await self.funds.tell(made.run, made.intents)
+        except Exception as error:  # noqa: BLE001 - it only tells
+            self._fail("internal", "cannot tell whether wallets have enough", error)
 
     async def _skipped(self, trigger: Trigger, due: Due, now_ms: int) -> RunReasonCode | None:
         """Why this relayer does not make a run of this trigger; None if it does."""
@@ -397,7 +407,7 @@ class Relayer:
         if code != "other-block":
             self._told[due.sig] = now_ms
         _log.warning("runs are skipped", trigger=due.sig, reason=code)
-        await self._keep(due, Content.of(skipped(due, code, SKIPPED[code], self.engine), []), now_ms)
+        await self._keep(due, Content.of(skipped(due, code, self.engine), []), now_ms)
 
     async def _keep(self, due: Due, content: Content, now_ms: int) -> None:
         """Put a result into the journal, and then publish it."""

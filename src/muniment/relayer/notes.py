@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.runs.texts import REASON_TEXT_MAX, Engine, ReasonText
@@ -11,6 +12,13 @@ from muniment.protocol.runs.types import NewRun, RunReason
 if TYPE_CHECKING:
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.relayer.due import Due, Gap
+
+SKIPPED: Final[Mapping[str, str]] = {
+    "fee-limit": "the fee of this relayer is above the trigger's executionFeeLimit",
+    "run-cap": "the trigger had as many runs today as this relayer makes",
+    "intent-cap": "this relayer made as many intents today as it may",
+    "other-block": "an intent of the same event in another block was submitted",
+}
 
 
 def missed(gap: Gap, code: RunReasonCode, text: str, engine: Engine) -> NewRun:
@@ -22,11 +30,11 @@ def missed(gap: Gap, code: RunReasonCode, text: str, engine: Engine) -> NewRun:
     )  # fmt: skip
 
 
-def skipped(due: Due, code: RunReasonCode, text: str, engine: Engine) -> NewRun:
-    """The note of a run that was due and that this relayer does not make."""
+def skipped(due: Due, code: RunReasonCode, engine: Engine) -> NewRun:
+    """The note of a run that was due and that this relayer does not make, for a reason that `SKIPPED` has."""
     return NewRun(
         trigger_sig=due.sig, trigger_type=due.kind, trigger_data=HexString.from_raw(due.payload),
-        timestamp=due.timestamp_ms, result="skipped", reason=reason_of(code, text), engine=engine,
+        timestamp=due.timestamp_ms, result="skipped", reason=reason_of(code, SKIPPED[code]), engine=engine,
     )  # fmt: skip
 
 

@@ -6,10 +6,10 @@ mimic-protocol/contracts at 9fc31ff; the first three are the same at 79af160.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
-from eth_abi.abi import encode
+from eth_abi.abi import decode, encode
 from msgspec import Meta, Struct, ValidationError, convert
 
 from muniment.protocol.evm.address import Address
@@ -26,7 +26,12 @@ TRANSFER: Final = 1
 CALL: Final = 2
 CROSS_CHAIN_SWAP: Final = 3
 DYNAMIC_CALL: Final = 4
+# The data of these operations. That of a call is encoded likewise, and that of dynamic calls has a list of calls.
+SWAP_FORM: Final = "(uint256,uint256,(address,uint256)[],(address,uint256,address)[])"
+TRANSFER_FORM: Final = "(uint256,(address,uint256,address)[])"
+CALL_FORM: Final = "(uint256,(address,bytes,uint256)[])"
 _SELECTOR_BYTES: Final = 4
+_WORD_BYTES: Final = 32
 
 T = TypeVar("T")
 _ChainId = Annotated[int, Meta(ge=1, le=SAFE_INTEGER_MAX)]
@@ -111,6 +116,27 @@ def is_cross_chain(body: Mapping[str, Any]) -> bool:
     return swap.source_chain != swap.destination_chain
 
 
+def decoded(form: str, data: HexString) -> Sequence[Any]:
+    """The members of an operation's data, which was encoded here."""
+    (values,) = cast("Sequence[Any]", decode([form], data.raw))
+    return values
+
+
+def chain_of(data: HexString) -> int:
+    """The chain of an operation, for a swap across chains that of its source: the first member of each form."""
+    return int.from_bytes(data.raw[_WORD_BYTES : 2 * _WORD_BYTES])
+
+
+def inputs_of(op_type: int, data: HexString) -> Iterator[tuple[Address, int]]:
+    """The tokens and amounts that a transfer or a swap takes from its user; nothing for other operations."""
+    if op_type in (SWAP, CROSS_CHAIN_SWAP):
+        for token, amount in decoded(SWAP_FORM, data)[2]:
+            yield Address.parse(token), amount
+    elif op_type == TRANSFER:
+        for token, amount, _ in decoded(TRANSFER_FORM, data)[1]:
+            yield Address.parse(token), amount
+
+
 def shape(body: Mapping[str, Any], kind: type[T]) -> T:
     """The JSON of a function as a struct: letters of addresses in any case, and amounts also as numbers.
 
@@ -137,20 +163,19 @@ def _swap(body: Mapping[str, Any]) -> bytes:
     swap = shape(body, _Swap)
     given = [(each.token, int(each.amount)) for each in swap.tokens_in]
     wanted = [(each.token, int(each.min_amount), each.recipient) for each in swap.tokens_out]
-    form = "(uint256,uint256,(address,uint256)[],(address,uint256,address)[])"
-    return encode([form], [(swap.source_chain, swap.destination_chain, given, wanted)])
+    return encode([SWAP_FORM], [(swap.source_chain, swap.destination_chain, given, wanted)])
 
 
 def _transfer(body: Mapping[str, Any]) -> bytes:
     transfer = shape(body, _Transfer)
     transfers = [(each.token, int(each.amount), each.recipient) for each in transfer.transfers]
-    return encode(["(uint256,(address,uint256,address)[])"], [(transfer.chain_id, transfers)])
+    return encode([TRANSFER_FORM], [(transfer.chain_id, transfers)])
 
 
 def _call(body: Mapping[str, Any]) -> bytes:
     call = shape(body, _Call)
     calls = [(each.target, each.data.raw, int(each.value)) for each in call.calls]
-    return encode(["(uint256,(address,bytes,uint256)[])"], [(call.chain_id, calls)])
+    return encode([CALL_FORM], [(call.chain_id, calls)])
 
 
 def _dynamic_call(body: Mapping[str, Any]) -> bytes:

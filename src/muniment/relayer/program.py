@@ -25,6 +25,7 @@ from muniment.relayer.engine import this_engine
 from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
+from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Journal
 from muniment.relayer.loop import Publishing, Relayer
 from muniment.relayer.pinning import Pins, nodes_of
@@ -96,13 +97,15 @@ async def assembled(
             settling=Settling(settlers=settlers_of(chains.values()), generations=Generations(nodes)),
             api=_api(settings, outgoing, chains),
         )  # fmt: skip
+        figures = Figures()
         yield Relayer(
             settings=settings, journal=journal, following=following, running=running,
             publishing=publishing or Publication(
                 registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=events.is_canonical,
             ),
-            clock=clock, caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=running.engine,
-            events=events, ask_time=registry.events.begin, steady_s=time.monotonic,
+            clock=clock, caps=Caps(registry=registry, settings=settings), figures=figures, engine=running.engine,
+            events=events, funds=Funds(nodes=nodes, figures=figures, registry=registry if publishing is None else None),
+            ask_time=registry.events.begin, steady_s=time.monotonic,
             places=_PLACES_PER_CPU * (os.cpu_count() or 1),
         )  # fmt: skip
 

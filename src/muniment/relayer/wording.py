@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
-
-from eth_abi.abi import decode
+from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.types import NewIntent
 from muniment.protocol.wire import moment
-from muniment.relayer.operations import CALL, CROSS_CHAIN_SWAP, SWAP, TRANSFER
+from muniment.relayer.operations import (
+    CALL,
+    CALL_FORM,
+    CROSS_CHAIN_SWAP,
+    SWAP,
+    SWAP_FORM,
+    TRANSFER,
+    TRANSFER_FORM,
+    decoded,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from muniment.protocol.evm.hex import HexString
     from muniment.protocol.intents.types import AnyNewIntent
 
-# Those of `relayer.operations`, which encodes them.
-_SWAP: Final = "(uint256,uint256,(address,uint256)[],(address,uint256,address)[])"
-_TRANSFER: Final = "(uint256,(address,uint256,address)[])"
-_CALL: Final = "(uint256,(address,bytes,uint256)[])"
 _SELECTOR_BYTES: Final = 4
 
 
@@ -40,18 +43,18 @@ def said(intent: AnyNewIntent) -> list[str]:
 
 def _operation(op_type: int, data: HexString) -> Iterator[str]:
     if op_type in (SWAP, CROSS_CHAIN_SWAP):
-        source, destination, given, wanted = _decoded(_SWAP, data)
+        source, destination, given, wanted = decoded(SWAP_FORM, data)
         gives = " and ".join(f"{amount} of {_address(token)}" for token, amount in given)
         takes = " and ".join(
             f"at least {amount} of {_address(token)} for {_address(recipient)}" for token, amount, recipient in wanted
         )
         yield f"swap {gives} on chain {source} for {takes} on chain {destination}"
     elif op_type == TRANSFER:
-        chain_id, transfers = _decoded(_TRANSFER, data)
+        chain_id, transfers = decoded(TRANSFER_FORM, data)
         for token, amount, recipient in transfers:
             yield f"transfer {amount} of {_address(token)} to {_address(recipient)} on chain {chain_id}"
     elif op_type == CALL:
-        chain_id, calls = _decoded(_CALL, data)
+        chain_id, calls = decoded(CALL_FORM, data)
         for target, sent, value in calls:
             start = f"0x{sent[:_SELECTOR_BYTES].hex()}"
             yield f"call {_address(target)} with {len(sent)} bytes ({start}) and {value} wei on chain {chain_id}"
@@ -62,8 +65,3 @@ def _operation(op_type: int, data: HexString) -> Iterator[str]:
 def _address(text: str) -> Address:
     """An address as people compare it, with the checksum of EIP-55."""
     return Address.parse(text)
-
-
-def _decoded(form: str, data: HexString) -> Sequence[Any]:
-    (values,) = cast("Sequence[Any]", decode([form], data.raw))
-    return values

@@ -40,7 +40,8 @@ async def test_a_run_that_cannot_be_published_holds_up_no_other() -> None:
             settings=SETTINGS, journal=journal, following=cast("Any", SimpleNamespace(tracked={})),
             running=cast("Any", None), publishing=_Publishing(), clock=cast("Any", SimpleNamespace(own_ms=lambda: 0)),
             caps=cast("Any", SimpleNamespace()), figures=Figures(), engine=Engine("tests"),
-            events=cast("Any", SimpleNamespace(chains={})), ask_time=cast("Any", None), steady_s=lambda: 0.0, places=1,
+            events=cast("Any", SimpleNamespace(chains={})), funds=cast("Any", None),
+            ask_time=cast("Any", None), steady_s=lambda: 0.0, places=1,
         )  # fmt: skip
         assert not await relayer._publish_left()
         assert [each.timestamp_ms for each in journal.unfinished(State.RAN)] == [0]
