@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from muniment.client import proof
-from muniment.client.answers import Page, check_length, cursor_of, decode
+from muniment.client.answers import Page, decode
 from muniment.client.failures import Forged
+from muniment.client.flows.listing import proved_page
 from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.steps import Flow, Send
@@ -110,15 +111,15 @@ def page(
 
     `creator` also finds functions that this wallet uploaded after another wallet, which their records name.
     """
-    asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
-    reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    found = decode(reply, list[Function])
-    check_length(found, limit)
     digests = None if cids is None else {Cid.parse(each).digest for each in cids}
-    for function in found:
+
+    def check(function: Function) -> Flow[None]:
+        yield from ()  # nothing is asked
         if digests is not None and function.cid.digest not in digests:
             raise Forged(f"function {function.cid} was not asked for")
-    return Page(found, cursor_of(reply))
+
+    asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
+    return proved_page(session, asked, limit, lambda reply: decode(reply, list[Function]), check, None)
 
 
 def manifest(session: Session, cid: str) -> Flow[Manifest]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
 from muniment.client import proof
-from muniment.client.answers import Page, check_length, cursor_of, decode, decode_form, decode_forms
+from muniment.client.answers import Page, decode, decode_form, decode_forms
 from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.following import Follower
-from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.flows.listing import OnForged, proved_page
+from muniment.client.flows.session import JSON, POSTED, check_same, target
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.protocol.errors import Unavailable
 from muniment.protocol.evm.hex import Bytes32
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from muniment.client.flows.session import Session
     from muniment.protocol.evm.address import Address
     from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
-
-_POSTED: Final = {**JSON, "content-type": "application/json"}
-OnForged = Callable[[Forged], None] | None
 
 
 def get(session: Session, hash_: str) -> Flow[AnyIntent]:
@@ -53,38 +50,30 @@ def page(
 
     A forged intent is raised, or given to `on_forged` and left out.
     """
+
+    def check(intent: AnyIntent) -> Flow[None]:
+        yield from ()  # an intent proves itself
+        _check_listed(intent, filters)
+        _check(session, intent)
+
     asked = target("/intents", sort=1, limit=limit, cursor=cursor, generation="all", **filters)
-    reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    listed = cast("list[AnyIntent]", decode_forms(reply, AnyIntent))
-    check_length(listed, limit)
-    found: list[AnyIntent] = []
-    for intent in listed:
-        try:
-            _check_listed(intent, filters)
-            _check(session, intent)
-            found.append(intent)
-        except Forged as forged:
-            if on_forged is None:
-                raise
-            on_forged(forged)
-    return Page(found, cursor_of(reply))
+    return proved_page(session, asked, limit, lambda reply: decode_forms(reply, AnyIntent), check, on_forged)
 
 
 def follower(
     session: Session, after: str | None, filters: Mapping[str, object], poll_s: float, on_forged: OnForged
 ) -> Follower[AnyIntent]:
     """A place in the listing of intents: its beginning, or after the cursor `after`."""
-
-    def read(cursor: str | None) -> Flow[Page[AnyIntent]]:
-        return page(session, cursor, filters, on_forged=on_forged)
-
-    return Follower(session, read, after, poll_s, "muniment.intent.created", filters)
+    return Follower(
+        session, lambda cursor: page(session, cursor, filters, on_forged=on_forged), after, poll_s,
+        "muniment.intent.created", filters,
+    )  # fmt: skip
 
 
 def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
     """Record an intent; idempotent."""
     hash_ = Bytes32.parse("0x" + intent_hash(intent).hex())
-    send = Send("PUT", target("/intents/{}", hash_), encode(intent), {**_POSTED, **session.operator_headers()})
+    send = Send("PUT", target("/intents/{}", hash_), encode(intent), {**POSTED, **session.operator_headers()})
     return _own(session, (yield from session.answered(send)), hash_)
 
 
@@ -183,7 +172,7 @@ def _has_expired(intent: AnyIntent, change: StatusChange) -> bool:
 
 def _post(session: Session, what: str, hash_: str, body: bytes, *, is_repeatable: bool = True) -> Send:
     path = target(f"/intents/{{}}/{what}", Bytes32.parse(hash_))
-    return Send("POST", path, body, {**_POSTED, **session.operator_headers()}, is_repeatable=is_repeatable)
+    return Send("POST", path, body, {**POSTED, **session.operator_headers()}, is_repeatable=is_repeatable)
 
 
 def _own(session: Session, reply: Reply, asked: Bytes32) -> AnyIntent:

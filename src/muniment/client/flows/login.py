@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from muniment.client.answers import decode
 from muniment.client.failures import Forged, Unreachable
-from muniment.client.flows.session import CREDENTIAL, JSON, check_same, target
+from muniment.client.flows.session import CREDENTIAL, JSON, POSTED, check_same, target
 from muniment.client.signers import sign_text
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.protocol.errors import Unauthenticated, Unavailable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # A text of another form could be a consent: the text of a deactivation is a signature of 130 digits.
 _NONCE: Final = re.compile("0x[0-9a-f]{64}")
-_POSTED: Final = {**JSON, "content-type": "application/json"}
 
 
 class Balance(Record, frozen=True):
@@ -60,7 +59,7 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
     begun_s, failures = session.retry.seconds(), 0
     while True:
         failures += 1
-        asked = Send("POST", "/users/nonce", encode({"address": address}), _POSTED)
+        asked = Send("POST", "/users/nonce", encode({"address": address}), POSTED)
         reply = yield from session.answered(asked)
         given = decode(reply, NonceResult)
         check_same(given.address, address, "address")
@@ -72,7 +71,7 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
         body = encode({"address": address, "signature": signature, **message, **lifetime})
         try:
             # A nonce works once: after a lost answer it may be used up.
-            reply = yield from session.answered(Send("POST", "/users/authenticate", body, _POSTED, is_repeatable=False))
+            reply = yield from session.answered(Send("POST", "/users/authenticate", body, POSTED, is_repeatable=False))
         except (Unreachable, Unavailable) as error:
             if (pause_s := session.retry.pause_after_loss(error, failures, begun_s)) is None:
                 raise
@@ -159,7 +158,7 @@ def rotate_api_key(session: Session, grace_s: int | None = None) -> Flow[str]:
     A second rotation would end the first key at once, so the request is sent again only if it was never sent.
     """
     body = encode({} if grace_s is None else {"graceSeconds": grace_s})
-    send = Send("POST", "/users/api-key/rotate", body, _POSTED, is_repeatable=False)
+    send = Send("POST", "/users/api-key/rotate", body, POSTED, is_repeatable=False)
     found = decode((yield from with_token(session, send)), ApiKeyResult)
     check_same(found.address, session.signing_address(), "address")
     if found.api_key == session.api_key:

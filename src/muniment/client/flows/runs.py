@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from muniment.client import proof
-from muniment.client.answers import Page, check_length, cursor_of, decode
+from muniment.client.answers import Page, check_length, decode
 from muniment.client.failures import Forged
-from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.flows.listing import OnForged, proved_page
+from muniment.client.flows.session import POSTED, check_same, target
 from muniment.client.steps import Flow, Send
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import Signature
-from muniment.protocol.runs.hashes import execution_hash
-from muniment.protocol.runs.reasons import is_verdict
+from muniment.protocol.runs.hashes import hash_of
+from muniment.protocol.runs.reasons import CAPS, is_verdict
 from muniment.protocol.runs.types import TRIGGER_SIGS_MAX, Orphaning, Run
 from muniment.protocol.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muniment.client.failures import Reply
     from muniment.client.flows.session import Session
     from muniment.protocol.runs.types import NewRun
-
-_POSTED: Final = {**JSON, "content-type": "application/json"}
-OnForged = Callable[[Forged], None] | None
-# The reasons of notes that an operator records once an hour.
-CAPS: Final = ("run-cap", "intent-cap")
 
 
 def get(session: Session, hash_: str) -> Flow[Run]:
@@ -56,21 +51,14 @@ def page(
     `sort` is 1 for the oldest first, -1 for the newest first. A forged run is raised, or given to `on_forged` and left
     out.
     """
+
+    def check(run: Run) -> Flow[None]:
+        yield from ()  # a run proves itself
+        _check_listed(run, filters)
+        _check(session, run)
+
     asked = target("/executions", sort=sort, limit=limit, cursor=cursor, **filters)
-    reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    listed = decode(reply, list[Run])
-    check_length(listed, limit)
-    found: list[Run] = []
-    for run in listed:
-        try:
-            _check_listed(run, filters)
-            _check(session, run)
-            found.append(run)
-        except Forged as forged:
-            if on_forged is None:
-                raise
-            on_forged(forged)
-    return Page(found, cursor_of(reply))
+    return proved_page(session, asked, limit, lambda reply: decode(reply, list[Run]), check, on_forged)
 
 
 def latest(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Run]]:
@@ -97,15 +85,13 @@ def record(session: Session, new: NewRun) -> Flow[Run]:
     Where `new` is a note, the answer may be the verdict on what was due; and where it says that the trigger is at a
     cap, an earlier note that said so.
     """
-    hashes = [each.hash.raw for each in new.outputs]
-    computed = execution_hash(new.trigger_sig, new.trigger_type, new.trigger_data.raw, new.result, hashes)
-    send = Send("POST", "/executions", encode(new), {**_POSTED, **session.operator_headers()})
+    send = Send("POST", "/executions", encode(new), {**POSTED, **session.operator_headers()})
     run = decode((yield from session.answered(send)), Run)
     check_same(run.trigger_sig, new.trigger_sig, "trigger")
     if not (_tells_of_cap(new) and _tells_of_cap(run)):
         check_same((run.trigger_type, run.trigger_data), (new.trigger_type, new.trigger_data), "cause")
         if _is_verdict(new) or not _is_verdict(run):
-            check_same(run.hash, "0x" + computed.hex(), "run")
+            check_same(run.hash, "0x" + hash_of(new).hex(), "run")
     _check(session, run)
     return run
 
@@ -118,8 +104,10 @@ def orphan(session: Session, hash_: str, chain_id: int, block_hash: str) -> Flow
     asked = Bytes32.parse(hash_)
     body = encode(Orphaning(chain_id=chain_id, block_hash=Bytes32.parse(block_hash)))
     path = target("/executions/{}/orphan", asked)
-    reply = yield from session.answered(Send("POST", path, body, {**_POSTED, **session.operator_headers()}))
-    run = _own(session, reply, asked)
+    reply = yield from session.answered(Send("POST", path, body, {**POSTED, **session.operator_headers()}))
+    run = decode(reply, Run)
+    check_same(run.hash, asked, "run")
+    _check(session, run)
     if not any(each.orphaned is True for each in run.records):
         raise Forged(f"the service claims that run {hash_} is orphaned, but shows no record that says so")
     return run
@@ -131,14 +119,6 @@ def _is_verdict(run: NewRun | Run) -> bool:
 
 def _tells_of_cap(run: NewRun | Run) -> bool:
     return bool(run.reason) and run.reason.code in CAPS
-
-
-def _own(session: Session, reply: Reply, asked: Bytes32) -> Run:
-    """The run of an answer, which was asked for by its hash."""
-    run = decode(reply, Run)
-    check_same(run.hash, asked, "run")
-    _check(session, run)
-    return run
 
 
 def _check(session: Session, run: Run) -> None:

@@ -34,6 +34,7 @@ CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
 _WAIT_S_MAX: Final = 30
 _ANSWER_S: Final = 5
 JSON: Final = {"accept": "application/json"}
+POSTED: Final = {**JSON, "content-type": "application/json"}
 Parameters = Mapping[str, object]
 
 

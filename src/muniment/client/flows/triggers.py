@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from muniment.client import proof
-from muniment.client.answers import Page, check_length, cursor_of, decode
+from muniment.client.answers import Page, check_length, decode
 from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.following import Follower
-from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.flows.listing import OnForged, proved_page
+from muniment.client.flows.session import POSTED, check_same, target
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
 from muniment.protocol.errors import Absent, DeactivationNotFound, InvalidCid
@@ -52,10 +53,8 @@ if TYPE_CHECKING:
 
     from muniment.client.flows.session import Session
 
-_POSTED: Final = {**JSON, "content-type": "application/json"}
 # A trigger with its signature: the body of POST /triggers. It may be made on one machine and posted from another.
 SignedTrigger = NewTrigger
-OnForged = Callable[[Forged], None] | None
 
 
 class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
@@ -112,7 +111,7 @@ def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trig
     Raises `Forged` if the answer is another trigger.
     """
     signed = trigger if isinstance(trigger, SignedTrigger) else (yield from sign(session, trigger))
-    reply = yield from session.answered(Send("POST", "/triggers", encode(signed), _POSTED))
+    reply = yield from session.answered(Send("POST", "/triggers", encode(signed), POSTED))
     created = decode(reply, Trigger)
     # A signature recovers to some address for any content, so it identifies no trigger by itself.
     check_same(created.signer, signed.signer, "signer")
@@ -150,31 +149,23 @@ def page(
 
     A forged trigger is raised, or given to `on_forged` and left out.
     """
+
+    def check(trigger: Trigger) -> Flow[None]:
+        _check_listed(trigger, filters)
+        yield from _proved(session, trigger)
+
     asked = target("/triggers", sort=1, limit=limit, cursor=cursor, **filters)
-    reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    listed = decode(reply, list[Trigger])
-    check_length(listed, limit)
-    found: list[Trigger] = []
-    for trigger in listed:
-        try:
-            _check_listed(trigger, filters)
-            found.append((yield from _proved(session, trigger)))
-        except Forged as forged:
-            if on_forged is None:
-                raise
-            on_forged(forged)
-    return Page(found, cursor_of(reply))
+    return proved_page(session, asked, limit, lambda reply: decode(reply, list[Trigger]), check, on_forged)
 
 
 def follower(
     session: Session, after: str | None, filters: Mapping[str, object], poll_s: float, on_forged: OnForged
 ) -> Follower[Trigger]:
     """A place in the listing of triggers: its beginning, or after the cursor `after`."""
-
-    def read(cursor: str | None) -> Flow[Page[Trigger]]:
-        return page(session, cursor, filters, on_forged=on_forged)
-
-    return Follower(session, read, after, poll_s, "muniment.trigger.created", filters)
+    return Follower(
+        session, lambda cursor: page(session, cursor, filters, on_forged=on_forged), after, poll_s,
+        "muniment.trigger.created", filters,
+    )  # fmt: skip
 
 
 def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
@@ -213,7 +204,7 @@ def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
     body = encode({"triggerSigs": [*sigs], "signature": signature})
-    yield from session.answered(Send("POST", "/triggers/deactivate", body, _POSTED, done=HTTPStatus.NO_CONTENT))
+    yield from session.answered(Send("POST", "/triggers/deactivate", body, POSTED, done=HTTPStatus.NO_CONTENT))
     asked, consent_ = [Signature.parse(sig) for sig in sigs], Signature.parse(signature)
     try:
         recorded = yield from session.read(target("/deactivations/{}", consent_), RecordedDeactivation)
