@@ -58,10 +58,20 @@ async def intents_of(client: httpx2.AsyncClient, run_hash: str, **query: Any) ->
     ]
 
 
+def made_by(trigger: dict[str, Any], number: int) -> IntentDraft:
+    """An intent of the first form, of this trigger."""
+    return IntentDraft(number).saying(configSig=trigger["sig"])
+
+
+def operations_by(trigger: dict[str, Any], number: int) -> OperationsDraft:
+    """The same in the second form."""
+    return OperationsDraft(number).saying(triggerSig=trigger["sig"])
+
+
 async def test_an_intent_belongs_to_a_run_by_its_outputs(
     client: httpx2.AsyncClient, trigger: dict[str, Any], own: Relayer
 ) -> None:
-    first, second, third = IntentDraft(1), OperationsDraft(2), IntentDraft(3)
+    first, second, third = made_by(trigger, 1), operations_by(trigger, 2), made_by(trigger, 3)
     body = run_body(trigger, **with_intents(second.hash, first.hash))
     await own.record(body)
     operator = OperatorClient(client, own.key)
@@ -83,21 +93,59 @@ async def test_an_intent_belongs_to_a_run_by_its_outputs(
 async def test_an_intent_that_a_recorded_run_does_not_list_is_refused(
     client: httpx2.AsyncClient, trigger: dict[str, Any], own: Relayer, nothing_stored: Callable[[], Any]
 ) -> None:
-    made, stranger = IntentDraft(1), IntentDraft(2)
+    made, stranger, recorded = made_by(trigger, 1), made_by(trigger, 2), made_by(trigger, 4)
     body = run_body(trigger, **with_intents(made.hash))
     operator = OperatorClient(client, own.key)
-    early = IntentDraft(3).saying(executionHash=hash_of(body))
+    early = made_by(trigger, 3).saying(executionHash=hash_of(body))
     await operator.recorded(early)  # before the run, which may still come
-    await operator.recorded(IntentDraft(4))
+    await operator.recorded(recorded)
     await own.record(body)
     async with nothing_stored():
-        for draft in (stranger, OperationsDraft(2), IntentDraft(4)):
+        for draft in (stranger, operations_by(trigger, 2), recorded):
             refused = await operator.put(draft.saying(executionHash=hash_of(body)))
             assert (refused.status_code, refused.json()["code"]) == (409, "intent-differs")
             assert refused.json()["errors"][0]["pointer"] == "/executionHash"
     await operator.recorded(early)  # as recorded it stays
     await operator.recorded(made.saying(executionHash=hash_of(body)))
     assert await intents_of(client, hash_of(body)) == [made.hash]
+
+
+async def test_a_run_that_lists_a_recorded_intent_of_another_trigger_is_refused(
+    client: httpx2.AsyncClient, trigger: dict[str, Any], own: Relayer, nothing_stored: Callable[[], Any]
+) -> None:
+    made, strangers = made_by(trigger, 1), (IntentDraft(2), OperationsDraft(3))
+    operator = OperatorClient(client, own.key)
+    for draft in (made, *strangers):
+        await operator.recorded(draft)
+    async with nothing_stored():
+        for draft in strangers:
+            refused = await own.post(run_body(trigger, **with_intents(made.hash, draft.hash)))
+            assert (refused.status_code, refused.json()["code"]) == (400, "invalid-execution")
+            assert refused.json()["errors"][0]["pointer"] == "/outputs/1/hash"
+    body = run_body(trigger, **with_intents(made.hash))
+    assert (await own.record(body))["outputs"] == [{"hash": made.hash, "recorded": True}]
+    await operator.recorded(made.saying(executionHash=hash_of(body)))
+
+
+async def test_an_intent_of_another_trigger_joins_no_run_that_lists_it(
+    client: httpx2.AsyncClient, trigger: dict[str, Any], own: Relayer, nothing_stored: Callable[[], Any]
+) -> None:
+    made, strangers = made_by(trigger, 1), (IntentDraft(2), OperationsDraft(3))
+    body = run_body(trigger, **with_intents(*(each.hash for each in strangers), made.hash))
+    await own.record(body)
+    operator = OperatorClient(client, own.key)
+    async with nothing_stored():
+        for draft in strangers:
+            refused = await operator.put(draft.saying(executionHash=hash_of(body)))
+            assert (refused.status_code, refused.json()["code"]) == (409, "intent-differs")
+            assert refused.json()["errors"][0]["pointer"] == "/executionHash"
+    for draft in (*strangers, made):
+        await operator.recorded(draft)  # without a claim
+    async with nothing_stored():
+        assert (await operator.put(strangers[0].saying(executionHash=hash_of(body)))).status_code == 409
+    shown = (await read(client, hash_of(body)))["outputs"]
+    assert [each["recorded"] for each in shown] == [False, False, True]
+    assert await intents_of(client, hash_of(body), generation="all") == [made.hash]
 
 
 async def test_a_run_of_a_dropped_block_is_taken_back_by_its_operators(

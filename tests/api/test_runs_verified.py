@@ -80,8 +80,9 @@ async def test_contradictions_are_reported_and_are_no_faults(
     key, other = await operator_key(context), await operator_key(context, "other")
     first = await recorded(client, key, trigger)
     second = await recorded(client, other, trigger, result="stopped", reason={"code": "abort", "text": ""})
-    third = await recorded(client, other, trigger, result="intents", outputs=[{"hash": IntentDraft(2).hash}])
-    made = IntentDraft(2).saying(executionHash=third)
+    made = IntentDraft(2).saying(configSig=trigger["sig"])
+    third = await recorded(client, other, trigger, result="intents", outputs=[{"hash": made.hash}])
+    made = made.saying(executionHash=third)
     answer = await client.put(f"/intents/{made.hash}", json=made.body, headers={"x-operator-key": key})
     assert answer.status_code == 200, answer.text
     assert await faults(context) == [None, None, None]

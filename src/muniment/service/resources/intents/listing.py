@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.lifecycle import Moment
     from muniment.service.resources.intents.plans import Filter
     from muniment.service.resources.intents.queries import IntentQuery
+    from muniment.service.resources.intents.run_outputs import Outputs
     from muniment.service.storage.database import Reader, Row
 
 # A page without a cursor ends before the intent that makes its JSON longer than this: some hundred times a usual page.
@@ -54,8 +55,10 @@ async def search(database: Reader, query: IntentQuery, moment: Moment, client: s
             return EMPTY
         query.check_offset()
     outputs = None
-    if query.execution_hash is not None and not (outputs := await outputs_of(database, query.execution_hash.raw)):
-        return EMPTY
+    if query.execution_hash is not None:
+        outputs = await outputs_of(database, query.execution_hash.raw)
+        if outputs is None or not outputs.hashes:
+            return EMPTY
     heads = [Head.of(row, moment) for row in await _rows(database, query, store.expiry(moment), outputs, client)]
     bytes_max = query.bytes_max or PAGE_BYTES_MAX
     records: list[str] = []
@@ -126,11 +129,11 @@ class _Search:
 
 
 async def _rows(
-    database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], outputs: Sequence[bytes] | None, client: str
+    database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], outputs: Outputs | None, client: str
 ) -> list[Row]:
     """The `head_columns` of the page's intents, and of one more if there is one.
 
-    `ended` is the `store.expiry`; `outputs` are the hashes of the intents of the query's run, None without a run.
+    `ended` is the `store.expiry`; `outputs` is what the query's run made, None without a run.
     """
     generation = query.only_generation
     if generation is None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.service.resources.intents.queries import IntentQuery
+    from muniment.service.resources.intents.run_outputs import Outputs
 
 _INTENTS: Final = "intents"
 LISTED: Final = Listed(
@@ -75,18 +76,19 @@ class Plan:
 
 
 def planned(
-    query: IntentQuery, generation: Generation, ended: tuple[bytes, bytes], outputs: Sequence[bytes] | None = None
+    query: IntentQuery, generation: Generation, ended: tuple[bytes, bytes], outputs: Outputs | None = None
 ) -> Plan:
     """The plan for `query`; `ended` are the parameters of `ENDED`.
 
-    `outputs` are the hashes of the intents that the run of the query made; None for a query without a run.
+    `outputs` is what the run of the query made; None for a query without a run.
     """
     own = Condition("generation = ?", (generation,))
     equal, op = _equal(query, generation), _op(query, generation)
     deadline = _deadline(query, generation)
     if outputs is not None:
         status = (Condition(f"{STATUS_AS_READ} = ?", (*ended, query.status)),) if query.status else ()
-        return _of_outputs(outputs, unindexed(own, *_tests(*equal, *op, *deadline), *status))
+        of_trigger = Condition("trigger_sig = ?", (outputs.trigger_sig,))
+        return _of_outputs(outputs.hashes, unindexed(own, of_trigger, *_tests(*equal, *op, *deadline), *status))
     standing = (_plain(generation, "standing = ?", query.status),) if query.status else ()
     status = (Condition(f"{STATUS_AS_READ} = ?", (*ended, query.status)),) if query.status else ()
     unswept = tuple(Filter(_INTENTS, each, each) for each in _unswept(query, ended))

@@ -223,7 +223,7 @@ async def _insert_or_merge(
 async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool) -> int | None:
     """Record an intent with its proposals and logs; its number, or None when another writer has recorded it."""
     new = checked.new
-    await check_run(tx, checked.hash, new.execution_hash.raw or None)
+    await check_run(tx, checked.hash, _trigger_sig(new), new.execution_hash.raw or None)
     newest = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY created_at_ms DESC LIMIT 1")
     created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
@@ -232,7 +232,8 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
         has_succeeded = claim.status == SUCCEEDED
         await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
     values: dict[LiteralString, object] = {
-        "generation": generation_of(new), "hash": checked.hash, "settler": new.settler.raw,
+        "generation": generation_of(new), "hash": checked.hash, "trigger_sig": _trigger_sig(new),
+        "settler": new.settler.raw,
         "deadline": int(new.deadline).to_bytes(32),
         "status": claim.status, "transaction_hash": claim.transaction_hash,
         "dest_transaction_hash": claim.dest_transaction_hash, "execution_hash": new.execution_hash.raw or None,
@@ -268,8 +269,12 @@ def _record_of(new: AnyNewIntent, intent_hash: bytes, created_at_ms: int) -> str
 def _of_form(new: AnyNewIntent) -> dict[LiteralString, object]:
     """The columns that depend on the form."""
     if isinstance(new, NewIntent):
-        return {"user_address": new.user.raw, "trigger_sig": new.config_sig.raw, "op": new.op}
-    return {"trigger_sig": new.trigger_sig.raw, "operation_count": len(new.operations), "nonce": new.nonce}
+        return {"user_address": new.user.raw, "op": new.op}
+    return {"operation_count": len(new.operations), "nonce": new.nonce}
+
+
+def _trigger_sig(new: AnyNewIntent) -> bytes:
+    return new.config_sig.raw if isinstance(new, NewIntent) else new.trigger_sig.raw
 
 
 async def _insert_filters(tx: Transaction, seq: int, new: NewOperationsIntent) -> None:
@@ -288,7 +293,7 @@ async def _merge(
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
     execution_hash = _merged_execution_hash(intent.execution_hash, new.execution_hash)
     if intent.execution_hash is None:
-        await check_run(tx, checked.hash, execution_hash)
+        await check_run(tx, checked.hash, _trigger_sig(new), execution_hash)
     proposals = await parts.proposal_change(tx, seq, intent.proposal_count, checked.proposals)
     lines = await parts.new_lines(tx, seq, intent.log_count, checked.logs)
     if proposals.added or lines:

@@ -1,8 +1,13 @@
-"""The intents that a recorded run made. An intent belongs to a run by the run's outputs, never by its own claim."""
+"""The intents that a recorded run made.
+
+An intent belongs to a run of its trigger by the run's outputs, never by its own claim.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from muniment.protocol.errors import IntentDiffers
 from muniment.protocol.evm.hex import HexString
@@ -13,19 +18,41 @@ if TYPE_CHECKING:
 _HASH_BYTES: Final = 32
 
 
-async def outputs_of(database: Reader | Transaction, execution_hash: bytes) -> list[bytes] | None:
-    """The hashes of the intents that a run made; None if no such run is recorded."""
-    rows = await database.fetch("SELECT outputs FROM runs WHERE hash = ?", (execution_hash,))
-    for (joined,) in rows:
-        return [joined[at : at + _HASH_BYTES] for at in range(0, len(joined), _HASH_BYTES)]
+class Outputs(NamedTuple):
+    """What a run made: the signature of its trigger, and the hashes of the intents."""
+
+    trigger_sig: bytes
+    hashes: list[bytes]
+
+
+class _OfTrigger(msgspec.Struct, rename="camel"):
+    """The member of a run's record that names its trigger."""
+
+    trigger_sig: str
+
+
+_decoder: Final = msgspec.json.Decoder(_OfTrigger)
+
+
+def trigger_of(record: str) -> bytes:
+    """The signature of the trigger of a run, whose members that never change are given as JSON."""
+    return bytes.fromhex(_decoder.decode(record).trigger_sig[2:])
+
+
+async def outputs_of(database: Reader | Transaction, execution_hash: bytes) -> Outputs | None:
+    """What a run made; None if no such run is recorded."""
+    rows = await database.fetch("SELECT record, outputs FROM runs WHERE hash = ?", (execution_hash,))
+    for record, joined in rows:
+        return Outputs(trigger_of(record), [joined[at : at + _HASH_BYTES] for at in range(0, len(joined), _HASH_BYTES)])
     return None
 
 
-async def check_run(tx: Transaction, intent_hash: bytes, execution_hash: bytes | None) -> None:
+async def check_run(tx: Transaction, intent_hash: bytes, trigger_sig: bytes, execution_hash: bytes | None) -> None:
     """Raise `IntentDiffers` for an intent that names a recorded run which did not make it."""
-    if execution_hash is None:
+    if execution_hash is None or (outputs := await outputs_of(tx, execution_hash)) is None:
         return
-    outputs = await outputs_of(tx, execution_hash)
-    if outputs is not None and intent_hash not in outputs:
-        named = HexString.from_raw(execution_hash)
+    named = HexString.from_raw(execution_hash)
+    if intent_hash not in outputs.hashes:
         raise IntentDiffers(f"the run {named} is recorded and does not list this intent", pointer="/executionHash")
+    if trigger_sig != outputs.trigger_sig:
+        raise IntentDiffers(f"the run {named} is of another trigger than this intent", pointer="/executionHash")

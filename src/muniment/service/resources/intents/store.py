@@ -189,14 +189,14 @@ async def find_by_hash(database: Reader, given: bytes) -> bytes | None:
     return rows[0][0] if rows else None
 
 
-async def recorded_among(database: Reader | Transaction, hashes: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of `hashes` under which an intent is recorded."""
-    found = set[bytes]()
+async def triggers_of(database: Reader | Transaction, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The signature of its trigger for each of `hashes` under which an intent is recorded."""
+    found = dict[bytes, bytes]()
     for start in range(0, len(hashes), _HASHES_PER_READ):
         asked = hashes[start : start + _HASHES_PER_READ]
-        rows = await database.fetch(f"SELECT hash FROM intents WHERE hash IN ({placeholders(len(asked))})", asked)
-        found.update(intent_hash for (intent_hash,) in rows)
-    return frozenset(found)
+        sql = f"SELECT hash, trigger_sig FROM intents WHERE hash IN ({placeholders(len(asked))})"
+        found.update(await database.fetch(sql, asked))
+    return found
 
 
 async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:

@@ -20,13 +20,14 @@ from muniment.protocol.runs.types import LOGS_SHOWN, RecordedRun, RunBlock, RunD
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.protocol.wire import decode_text, encode, iso_time
 from muniment.service.auth import operators
+from muniment.service.resources.intents.store import triggers_of
 from muniment.service.resources.triggers.terms import lock
 from muniment.service.storage.dating import date_row
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
     from muniment.protocol.runs.rules import CheckedRun
-    from muniment.protocol.runs.types import Orphaning
+    from muniment.protocol.runs.types import NewRun, Orphaning
     from muniment.service.auth.operators import OperatorCaller
     from muniment.service.storage.database import Transaction
 
@@ -65,9 +66,11 @@ async def record(
 ) -> Recording:
     """Record a run for an operator. A verdict takes the place of notes; a note does not stand beside a verdict.
 
-    `admit` is called before rows are added, and refuses them by raising. Raises `TooManyVerdicts`.
+    `admit` is called before rows are added, and refuses them by raising. Raises `TooManyVerdicts`, and `InvalidRun` for
+    an output that is an intent of another trigger.
     """
     await lock(tx, trigger_seq)
+    await _check_outputs(tx, checked.new)
     key = (trigger_seq, checked.payload_hash)
     known = await _known(tx, key)
     if not checked.is_verdict and known.verdicts:
@@ -89,6 +92,15 @@ async def record(
     await _add_record(tx, checked, seq, 1, caller, now_ms)
     await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
     return Recording(seq, is_new=True)
+
+
+async def _check_outputs(tx: Transaction, new: NewRun) -> None:
+    """Raise `InvalidRun` for an output that is recorded as an intent of another trigger."""
+    hashes = [each.hash.raw for each in new.outputs]
+    recorded = await triggers_of(tx, hashes)
+    for index, each in enumerate(hashes):
+        if recorded.get(each, new.trigger_sig.raw) != new.trigger_sig.raw:
+            raise InvalidRun("this intent is of another trigger", pointer=f"/outputs/{index}/hash")
 
 
 async def _known(tx: Transaction, key: tuple[int, bytes]) -> _Due:

@@ -14,7 +14,8 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.runs.types import CONFLICTS_SHOWN, RunStatus
 from muniment.protocol.wire import iso_time
 from muniment.service.auth.operators import revoked_among
-from muniment.service.resources.intents.store import recorded_among
+from muniment.service.resources.intents.run_outputs import trigger_of
+from muniment.service.resources.intents.store import triggers_of
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """What changes about some runs, by their numbers, and the hashes of the intents that are recorded."""
+    """What changes about some runs, by their numbers, and the triggers of the intents that are recorded, by hash."""
 
     records: Mapping[int, Sequence[Record]]
     revoked: frozenset[str]
-    recorded: frozenset[bytes]
+    recorded: Mapping[bytes, bytes]
     conflicts: Mapping[int, Sequence[bytes]]
 
 
@@ -100,7 +101,7 @@ async def _changing(database: Reader | Transaction, rows: Sequence[Row]) -> _Cha
     """What changes about the runs with these `_COLUMNS`."""
     seqs = [row[0] for row in rows]
     if not seqs:
-        return _Changing({}, frozenset(), frozenset(), {})
+        return _Changing({}, frozenset(), {}, {})
     marks = placeholders(len(seqs))
     records = defaultdict[int, list[Record]](list)
     for seq, *record in await database.fetch(
@@ -119,7 +120,7 @@ async def _changing(database: Reader | Transaction, rows: Sequence[Row]) -> _Cha
     return _Changing(
         records,
         await revoked_among(database, sorted(names)),
-        await recorded_among(database, sorted(intents)),
+        await triggers_of(database, sorted(intents)),
         conflicts,
     )
 
@@ -129,8 +130,9 @@ def _text(row: Row, changing: _Changing, more_logs: str = "", rest: str = "") ->
     seq, verdict, _, min_validations, joined, record = row
     records = changing.records.get(seq, ())
     standing = standing_of(records, changing.revoked, is_verdict=bool(verdict), min_validations=min_validations)
+    trigger_sig = trigger_of(record) if joined else b""
     outputs = ",".join(
-        f'{{"hash":"0x{each.hex()}","recorded":{"true" if each in changing.recorded else "false"}}}'
+        f'{{"hash":"0x{each.hex()}","recorded":{"true" if changing.recorded.get(each) == trigger_sig else "false"}}}'
         for each in outputs_of(joined)
     )
     conflicts = ",".join(f'"0x{each.hex()}"' for each in changing.conflicts.get(seq, ())[:CONFLICTS_SHOWN])
