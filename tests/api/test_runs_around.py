@@ -160,10 +160,28 @@ async def test_a_run_of_a_dropped_block_is_taken_back_by_its_operators(
         answer = ok(await own.orphan(hash_of(body), block)).json()
         assert (answer["status"], answer["validations"]) == ("valid", 1)
         assert [each.get("orphaned") for each in answer["records"]] == [True, None]
-    # A repetition by the operator that recorded it counts no more than before.
-    assert (await own.record(body))["validations"] == 1
     assert ok(await other.orphan(hash_of(body), BLOCK)).json()["status"] == "invalid"
     assert (await read(client, hash_of(body)))["validations"] == 0
+
+
+async def test_a_run_whose_block_comes_back_is_recorded_again(
+    client: httpx2.AsyncClient, trigger: dict[str, Any], own: Relayer, other: Relayer, nothing_stored: Callable[[], Any]
+) -> None:
+    body = run_body(trigger, blocks=[BLOCK])
+    now = ok(await client.get("/events", params={"types": "execution.recorded"})).links["next"]["url"]
+    for each in (own, other):
+        await each.record(body)
+        ok(await each.orphan(hash_of(body), BLOCK))
+    assert (await read(client, hash_of(body)))["status"] == "invalid"
+    again = await own.record({**body, "logs": ["[Info] again"]})  # what was recorded first stays
+    assert (again["status"], again["validations"], again["logs"]) == ("valid", 1, body["logs"])
+    assert [each.get("orphaned") for each in again["records"]] == [None, True]
+    async with nothing_stored():
+        await own.record(body)
+    ok(await own.orphan(hash_of(body), BLOCK))
+    events = ok(await client.get(now)).json()
+    statuses = [each["data"]["status"] for each in events]
+    assert statuses == ["valid", "invalid", "valid", "invalid", "valid", "invalid"]
 
 
 async def test_only_an_operator_of_the_run_takes_it_back_and_names_its_block(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class Echo:
 
     ran: list[int] = field(default_factory=list[int])
     has_answers: bool = True
+    meanwhile: Callable[[], object] = lambda: None
 
     async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
         if not self.has_answers:
@@ -63,6 +64,7 @@ class Echo:
         assert isinstance(log, EventPayload)
         answer = int(log.topics[1], 16)
         self.ran.append(answer)
+        self.meanwhile()
         members = {
             "feePayer": trigger.signer, "settler": SETTLER, "deadline": str(FAR_DEADLINE), "maxFees": [],
             "triggerSig": str(due.sig),
@@ -136,6 +138,37 @@ class World:
             assert time.monotonic() < deadline, "the transaction was not mined"
             time.sleep(0.01)
         assert receipt["status"] == "0x1"
+
+    def forks(self) -> Callable[..., str]:
+        """What replaces the blocks after the newest one by two, of which the first has an update, unless it is None.
+
+        Asked for again, a block has the same hash, which is answered.
+        """
+        ask, start_s, kept = self.nodal.chain.ask, self.nodal.newest_s, [self.nodal.chain.ask("evm_snapshot")]
+
+        def fork(answer: int | None, second: int = 10) -> str:
+            ask("evm_revert", kept.pop())
+            kept.append(ask("evm_snapshot"))
+            ask("anvil_setNextBlockBaseFeePerGas", hex(10**9))  # a revert does not restore it
+            if answer is None:
+                self.nodal.mine(start_s + second)
+            else:
+                ask("evm_setNextBlockTimestamp", start_s + second)
+                self.update(answer)
+            block = ask("eth_getBlockByNumber", "latest", False)
+            self.nodal.mine(start_s + 60)
+            return block["hash"]
+
+        return fork
+
+    async def statuses(self) -> list[tuple[str, list[str]]]:
+        """Of each run, the oldest first: its status, and those of its intents that are recorded."""
+        found: list[tuple[str, list[str]]] = []
+        for run in await self.runs():
+            hashes = [each["hash"] for each in run["outputs"] if each["recorded"]]
+            intents = [ok(await self.client.get(f"/intents/{each}")).json()["status"] for each in hashes]
+            found.append((run["status"], intents))
+        return found
 
     async def runs(self) -> list[dict[str, Any]]:
         return ok(await self.client.get("/executions", params={"triggerSig": self.sig, "sort": 1})).json()
@@ -260,3 +293,46 @@ async def test_a_verdict_of_another_relayer_on_a_block_that_is_gone_stops_no_lat
     world.update(8)
     assert await world.step()
     assert sorted(world.echo.ran) == [7, 8]
+
+
+async def test_a_run_whose_block_comes_back_is_valid_again(world: World) -> None:
+    fork = world.forks()
+    assert await world.step()
+    fork(7)
+    assert await world.step()
+    assert await world.statuses() == [("valid", ["created"])]
+    fork(None)
+    assert await world.step()
+    assert await world.statuses() == [("invalid", ["created"])]
+    fork(7)
+    assert await world.step()
+    assert await world.statuses() == [("valid", ["created"])]
+    assert world.echo.ran == [7]
+    fork(None)
+    assert await world.step()
+    assert await world.statuses() == [("invalid", ["created"])]
+
+
+async def test_intents_that_were_withheld_are_written_once_their_block_comes_back(world: World) -> None:
+    fork = world.forks()
+    assert await world.step()
+    fork(7)
+    world.echo.meanwhile = lambda: fork(None)
+    assert await world.step()
+    assert await world.statuses() == [("invalid", [])]
+    world.echo.meanwhile = lambda: None
+    fork(7)
+    for _ in range(2):
+        await world.step()
+    assert await world.statuses() == [("valid", ["created"])]
+
+
+async def test_of_an_event_in_two_blocks_one_intent_waits_whichever_comes_back(world: World) -> None:
+    fork, blocks = world.forks(), list[str]()
+    assert await world.step()
+    for second in (10, 20, 10):  # the same transaction
+        blocks.append(fork(7, second))
+        for _ in range(2):
+            await world.step()
+    assert blocks[0] == blocks[2] != blocks[1]
+    assert await world.statuses() == [("valid", ["discarded"]), ("invalid", ["created"])]

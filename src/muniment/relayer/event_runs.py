@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec import UNSET
 
 from muniment.chains.log_reader import LogReader
 from muniment.protocol.errors import IntentNotFound, RunNotFound
 from muniment.protocol.intents.lifecycle import INTENT_MOVES
 from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.due import Due, Gap, Occurrence
 from muniment.relayer.events import ChainEvents, Waiting
+from muniment.relayer.journal import ORPHANED
 from muniment.relayer.pinning import Incomplete
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ _REORGANISED_MAX: Final = 200
 # From these on a solver may have sent the intent.
 _SUBMITTED: Final = frozenset({"submitted", "succeeded", "failed"})
 _DISCARDED: Final = "discarded"
-_ORPHANED: Final = "orphaned"
 
 _log = structlog.get_logger(__name__)
 
@@ -175,14 +177,16 @@ class EventRuns:
             self.journal.plan(dues, now_ms)
 
     async def _take_back(self, chain_id: int, now_ms: int) -> None:
-        """Say of each published run of this chain whose block is gone that it is orphaned."""
+        """Say of each published run of this chain whose block is gone that it is orphaned; one may have come back."""
         for entry in self.journal.published_events(now_ms - _BACK_MS_MAX):
             event = _event(entry.payload)
-            if event.chain_id != chain_id or entry.result == _ORPHANED:
+            if event.chain_id != chain_id:
                 continue
-            if await self.is_canonical(event, entry.timestamp_ms):
-                continue
-            await self._orphan(entry, event)
+            is_gone = not await self.is_canonical(event, entry.timestamp_ms)
+            if is_gone and entry.result != ORPHANED:
+                await self._orphan(entry, event)
+            elif not is_gone and entry.result == ORPHANED:
+                await self._restore(entry)
         self._forked.discard(chain_id)
 
     async def _orphan(self, entry: Entry, event: EventPayload) -> None:
@@ -190,8 +194,27 @@ class EventRuns:
         # A note that a verdict of another relayer has replaced is not there any more.
         with suppress(RunNotFound):
             await self.registry.runs.orphan(hash_, event.chain_id, event.block_hash)
-        self.journal.mark(entry, _ORPHANED)
+        self.journal.mark(entry, ORPHANED)
         _log.warning("the block of a run is gone", trigger=entry.sig, run=hash_, chain=event.chain_id)
+
+    async def _restore(self, entry: Entry) -> None:
+        """Record a run again whose block came back; one whose intents were withheld is made again.
+
+        Intents that were discarded for those of the same event in another block stay so: those may be submitted by now.
+        """
+        try:
+            run = await self.registry.runs.get("0x" + entry.hash.hex())
+        except RunNotFound:  # as above
+            return
+        _log.warning("the block of a run is back", trigger=entry.sig, run=run.hash)
+        if run.outputs and not any(each.recorded for each in run.outputs):
+            self.journal.plan_again(entry)
+            return
+        # The signature is that of the relayer which recorded the run first.
+        names = [name for name in NewRun.__struct_fields__ if name != "signature"]
+        given = {name: value for name in names if (value := getattr(run, name, UNSET)) is not UNSET}
+        await self.registry.runs.record(NewRun(**given))
+        self.journal.mark(entry, run.result)
 
 
 def _first_ms(tracked: Tracked, now_ms: int) -> int:

@@ -47,6 +47,8 @@ _RUN: Final[LiteralString] = (
 )
 # Published runs of an event, which may be told again after a reorganisation, are kept for so long.
 _EVENTS_KEPT_MS: Final = 30 * 86_400_000
+# In place of the result of a published run whose event left the chain.
+ORPHANED: Final = "orphaned"
 
 
 class JournalError(ValueError):
@@ -271,6 +273,14 @@ class Journal:
             self._connection.execute(
                 "UPDATE journal_runs SET result = ? WHERE sig = ? AND kind = ? AND key = ?",
                 (result, entry.sig.raw, entry.kind, key_of(entry.kind, entry.payload)),
+            )
+
+    def plan_again(self, entry: Entry) -> None:
+        """Plan a published run of an event once more."""
+        with self._writing():
+            self._connection.execute(
+                "UPDATE journal_runs SET state = 0, result = NULL, hash = NULL WHERE sig = ? AND kind = ? AND key = ?",
+                (entry.sig.raw, entry.kind, key_of(entry.kind, entry.payload)),
             )
 
     def entry(self, sig: Signature, kind: TriggerType, payload: bytes) -> Entry | None:

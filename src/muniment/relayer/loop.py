@@ -12,7 +12,7 @@ import structlog
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.due import Due, Gap
 from muniment.relayer.following import FAILURES
-from muniment.relayer.journal import Entry, Journal, State
+from muniment.relayer.journal import ORPHANED, Entry, Journal, State
 from muniment.relayer.notes import missed, skipped
 from muniment.relayer.pinning import Incomplete
 from muniment.relayer.publication import Content, Published
@@ -445,6 +445,8 @@ class Relayer:
             return False
         finally:
             self._published_now.discard(key)
+        if published.is_orphaned:
+            self.journal.mark(entry, ORPHANED)
         self.journal.published(entry, self.clock.own_ms())
         self._report(entry, published)
         return True

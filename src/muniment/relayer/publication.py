@@ -75,13 +75,14 @@ class Published:
     """What became of a run at the registry.
 
     `run` is the record; None: the registry refused it for ever. `withheld` says why no intent was written. `refused`
-    are hashes of intents that the registry does not take.
+    are hashes of intents that the registry does not take. `is_orphaned`: its event has left the chain.
     """
 
     run: Run | None
     written: int = 0
     withheld: str = ""
     refused: tuple[str, ...] = ()
+    is_orphaned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ class Publication:
         run = await self._record(new)
         if run is not None and run.hash.raw == hash_of(new):  # a note may be answered with the run of another relayer
             await self.registry.runs.orphan(run.hash, event.chain_id, event.block_hash)
-        return Published(run, withheld="the event's block is not canonical any more")
+        return Published(run, withheld="the event's block is not canonical any more", is_orphaned=True)
 
     async def _withheld(self, entry: Entry, intents: Sequence[AnyNewIntent]) -> str:
         """Why intents of a recorded run must not be written now; empty if they may."""

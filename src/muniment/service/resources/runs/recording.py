@@ -119,15 +119,24 @@ async def _join(
     now_ms: int,
     admit: Callable[[], object],
 ) -> Recording:
-    """Add the record of another operator; a repetition changes nothing."""
-    names = [name for (name,) in await tx.fetch("SELECT operator FROM run_records WHERE run_seq = ?", (seq,))]
-    if caller.name not in names:
+    """Add the record of another operator. A repetition undoes that it was taken back, and changes nothing else.
+
+    An import repeats what was said elsewhere, so it undoes nothing.
+    """
+    known = dict(await tx.fetch("SELECT operator, orphaned_at_ms FROM run_records WHERE run_seq = ?", (seq,)))
+    if caller.name not in known:
         admit()
         if checked.is_verdict:
             await _check_count(tx, key, caller)
-        await _add_record(tx, checked, seq, len(names) + 1, caller, now_ms)
-        await _note_change(tx, seq, now_ms)
-        await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
+        await _add_record(tx, checked, seq, len(known) + 1, caller, now_ms)
+    elif known[caller.name] is not None and caller.name != operators.IMPORT:
+        await tx.execute(
+            "UPDATE run_records SET orphaned_at_ms = NULL WHERE run_seq = ? AND operator = ?", (seq, caller.name)
+        )
+    else:
+        return Recording(seq, is_new=False)
+    await _note_change(tx, seq, now_ms)
+    await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
     return Recording(seq, is_new=False)
 
 

@@ -95,6 +95,9 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
     one relayer: they are not counted, and where a verdict on the same due is recorded, it is the answer. Two different
     verdicts on one due list each other in `conflicts`.
 
+    An output that is recorded must be an intent of this trigger. An operator that took its record back, and records the
+    run again, undoes that.
+
     The answer is as in a listing. The answer to GET can be sent back unchanged.
     """
     found = await find_terms(context.database, body.trigger_sig)
@@ -142,7 +145,8 @@ async def orphan_run(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     """Take back a record of a run whose block is not canonical any more.
 
     The block is that of the run's event, or one at which the run read. Only the caller's own record is taken back: the
-    run is `invalid` once all operators that count have taken theirs back. Repeating it is allowed.
+    run is `invalid` once all operators that count have taken theirs back. Repeating it is allowed. When the block comes
+    back, record the run again.
     """
     now_ms = context.now_ms()
 
