@@ -14,8 +14,8 @@ from msgspec import Meta
 
 from muniment.guest.confinement import Confinement
 from muniment.guest.limits import INTENTS_MAX, LOG_LINES_MAX, QUESTION_BYTES_MAX
-from muniment.guest.outcomes import Reason
 from muniment.guest.types import Answer, Generation, GuestInput, IntentKind, Question
+from muniment.protocol.runs.reasons import StopReason
 
 HEAD_BYTES: Final = 4
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -38,7 +38,7 @@ class RunJob(msgspec.Struct, tag="run", frozen=True):
 class Halt(msgspec.Struct, tag="halt", frozen=True):
     """Parent to child, instead of an answer: the run ends here."""
 
-    reason: Reason
+    reason: StopReason
     text: str
 
 
@@ -63,7 +63,7 @@ class Asked(msgspec.Struct, tag="asked", frozen=True):
 class Done(msgspec.Struct, tag="done", frozen=True, kw_only=True):
     """Child to parent, last: what became of a run. `reason` is None unless it was stopped."""
 
-    reason: Reason | None
+    reason: StopReason | None
     text: str
     fuel_used: int
     logs: Annotated[list[str], Meta(max_length=LOG_LINES_MAX)]
@@ -81,7 +81,7 @@ class Coded(msgspec.Struct, tag="coded", frozen=True):
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """Child to parent, last: the module cannot be compiled."""
 
-    reason: Reason
+    reason: StopReason
     text: str
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from muniment.guest.abi import Abi
 from muniment.guest.limits import (
@@ -21,8 +21,9 @@ from muniment.guest.module import QUERIES
 from muniment.guest.outcomes import Stop
 from muniment.guest.questions import answer_text, parse_object, parse_question
 from muniment.guest.texts import Memory, read_text, write_text
-from muniment.guest.types import LOG_LEVELS, Answer, IntentKind, Query, Question
+from muniment.guest.types import LOG_LEVELS, Answer, IntentKind, Question
 from muniment.protocol.evm.hashing import keccak256
+from muniment.protocol.runs.types import Query
 
 _KINDS: Final[dict[str, IntentKind]] = {
     "_transfer": "transfer", "_swap": "swap", "_evmCall": "evmCall", "_sendIntent": "intent",
@@ -56,9 +57,9 @@ class Host:
         """The function behind an import that `module.FUNCTIONS` lists."""
         if name in _KINDS and module == "environment":
             return partial(self._send, _KINDS[name])
-        queries = {f"_{query}Query": query for query in QUERIES}
+        queries: dict[str, Query] = {f"_{query}Query": query for query in QUERIES}
         if name in queries and module == "environment":
-            query = cast("Query", queries[name])
+            query = queries[name]
             return self._answering(f"the question {query}", lambda text: self._answer(query, text))
         functions: dict[tuple[str, str], Callable[..., int | None]] = {
             ("env", "abort"): self._abort,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from muniment.guest.limits import BODY_BYTES_MAX, CODE_BYTES_MAX, EXPORTS_MAX, MEMORY_BYTES, MODULE_BYTES_MAX
 from muniment.guest.outcomes import Stop
@@ -17,6 +17,7 @@ from muniment.guest.vectors import has_vectors
 from muniment.protocol.errors import Invalid, InvalidJson
 from muniment.protocol.functions.wasm import check_wasm
 from muniment.protocol.json_text import parse_json
+from muniment.protocol.runs.types import Query
 
 _PREAMBLE_BYTES: Final = 8
 _CUSTOM: Final = 0
@@ -39,7 +40,7 @@ class Import(NamedTuple):
 # The shape of every function that takes a text, and of those that return one too.
 _TAKES: Final = "(i32) -> ()"
 _ANSWERS: Final = "(i32) -> i32"
-QUERIES: Final = ("evmCall", "tokenPrice", "relevantTokens", "subgraph", "svmAccountsInfo", "api")
+QUERIES: Final[tuple[Query, ...]] = get_args(Query)
 # Functions that a module may import, with their types.
 FUNCTIONS: Final = {
     ("env", "abort"): "(i32, i32, i32, i32) -> ()",

@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from muniment.guest.outcomes import Stop
-from muniment.guest.types import Answer, Query, Question
+from muniment.guest.types import Answer, Question
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.json_text import parse_json
+from muniment.protocol.runs.types import Query
 
 
 class _Shape(NamedTuple):

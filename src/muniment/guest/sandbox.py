@@ -43,9 +43,10 @@ from muniment.guest.limits import (
     QUERIES_MAX,
     RESULT_BYTES_MAX,
 )
-from muniment.guest.outcomes import VERDICTS, Stop
+from muniment.guest.outcomes import Stop, bounded
 from muniment.guest.questions import parse_object
 from muniment.guest.types import Answer, Answering, Compiled, Generation, GuestInput, GuestIntent, GuestRun, Question
+from muniment.protocol.runs.reasons import is_verdict
 
 # A child that compiles may have nearly `PROCESS_MEMORY_BYTES`.
 _COMPILING_MAX: Final = 2
@@ -167,7 +168,7 @@ class Sandbox:
 
         A busy machine is no fault of a module, but one that fails twice would cost ten seconds at each of its runs.
         """
-        if failure is None or failure.reason in VERDICTS or key in self._failed:
+        if failure is None or is_verdict("stopped", failure.reason or None) or key in self._failed:
             self._failed.discard(key)
             return True
         if len(self._failed) == _FAILED_KEPT:
@@ -287,6 +288,6 @@ def _run_of(done: FromChild, generation: Generation) -> GuestRun:
     intents = tuple(GuestIntent(kind, parse_object(body.decode("utf-8", "replace"))) for kind, body in done.intents)
     return GuestRun(
         result="stopped" if done.reason else "intents" if intents else "nothing", reason=done.reason or "",
-        text=Stop("crash", done.text).text, fuel_used=done.fuel_used, logs=tuple(done.logs), logs_cut=done.logs_cut,
+        text=bounded(done.text), fuel_used=done.fuel_used, logs=tuple(done.logs), logs_cut=done.logs_cut,
         generation=generation, intents=intents,
     )  # fmt: skip

@@ -7,13 +7,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from muniment.guest.outcomes import Reason
+from muniment.protocol.runs.reasons import StopReason
+from muniment.protocol.runs.types import Query
 
 # `runnerTarget` 0.0.1, or none, is B; 0.1.0 is C.
 Generation = Literal["B", "C"]
-Query = Literal["evmCall", "tokenPrice", "relevantTokens", "subgraph", "svmAccountsInfo", "api"]
 IntentKind = Literal["transfer", "swap", "evmCall", "intent"]
-RunResult = Literal["intents", "nothing", "stopped"]
 
 # The levels of `log._log`, 0 to 4.
 LOG_LEVELS: Final = ("Critical", "Error", "Warning", "Info", "Debug")
@@ -71,8 +70,8 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
     such as `[Info] text`; `logs_cut` says that there were more.
     """
 
-    result: RunResult
-    reason: Reason | Literal[""] = ""
+    result: Literal["intents", "nothing", "stopped"]
+    reason: StopReason | Literal[""] = ""
     text: str = ""
     fuel_used: int = 0
     logs: tuple[str, ...] = ()

@@ -34,8 +34,8 @@ from muniment.protocol.wire import Amount, encode
 from muniment.relayer.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, shape
 
 if TYPE_CHECKING:
-    from muniment.guest.outcomes import Reason
     from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.runs.reasons import StopReason
 
 _OPS: Final[Mapping[str, int]] = {"swap": 0, "transfer": 1, "evmCall": 2}
 
@@ -114,7 +114,7 @@ def named_settlers(run: GuestRun) -> list[Address]:
     return list(named)
 
 
-def _stopped(run: GuestRun, reason: Reason, text: str) -> GuestRun:
+def _stopped(run: GuestRun, reason: StopReason, text: str) -> GuestRun:
     return replace(run, result="stopped", reason=reason, text=text, intents=())
 
 

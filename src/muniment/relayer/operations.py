@@ -19,7 +19,7 @@ from muniment.protocol.forms import prepare
 from muniment.protocol.wire import Amount, decode_text, refusal_of
 
 if TYPE_CHECKING:
-    from muniment.guest.outcomes import Reason
+    from muniment.protocol.runs.reasons import StopReason
 
 SWAP: Final = 0
 TRANSFER: Final = 1
@@ -40,9 +40,9 @@ _ChainId = Annotated[int, Meta(ge=1, le=SAFE_INTEGER_MAX)]
 class Refused(Exception):
     """An intent that has no form; `reason` is that of the stopped run, the text goes after it."""
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: StopReason, text: str) -> None:
         super().__init__(text)
-        self.reason: Reason = reason
+        self.reason: StopReason = reason
 
 
 class _TokenIn(Struct, frozen=True):

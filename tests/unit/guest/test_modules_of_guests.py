@@ -11,8 +11,7 @@ from guest_modules import NEW, PIN, Texts, module
 from muniment.guest import limits
 from muniment.guest.engine import compile_wasm, new_engine
 from muniment.guest.module import FUNCTIONS, check_bytes
-from muniment.guest.outcomes import NOTES, VERDICTS, Stop
-from muniment.protocol.runs.reasons import REASONS, is_verdict
+from muniment.guest.outcomes import Stop
 
 ENGINE = new_engine()
 MAIN = '(memory (export "memory") 1) (func (export "main"))'
@@ -158,11 +157,6 @@ def test_data_are_no_code() -> None:
     texts = Texts()
     texts.object(b"x" * 2_000_000)
     assert compile_wasm(ENGINE, module("", texts=texts))[0] == "B"
-
-
-def test_the_reasons_are_those_of_records_of_runs() -> None:
-    assert set(REASONS["stopped"]) == VERDICTS | NOTES
-    assert {reason for reason in REASONS["stopped"] if is_verdict("stopped", reason)} == VERDICTS  # pyright: ignore[reportArgumentType]
 
 
 def test_the_same_module_has_the_same_code() -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import pytest_asyncio
@@ -20,9 +20,9 @@ from guest_modules import CONTEXT, Texts, module
 from muniment.guest import children, limits
 from muniment.guest.children import SandboxMissing
 from muniment.guest.launcher import _DESCRIPTORS
-from muniment.guest.outcomes import NOTES
 from muniment.guest.sandbox import Sandbox
 from muniment.guest.types import Answer, GuestInput, GuestRun, Question
+from muniment.protocol.runs.reasons import StopNote
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -391,7 +391,6 @@ async def test_a_run_for_which_no_process_can_be_started_has_an_outcome(monkeypa
 KILLED = """
 import asyncio, os, signal
 from muniment.guest.launcher import _DESCRIPTORS
-from muniment.guest.outcomes import NOTES
 from muniment.guest.sandbox import Sandbox
 async def main():
     async with Sandbox.open() as sandbox:
@@ -461,4 +460,4 @@ async def test_a_compile_bomb_costs_others_nothing_but_time(sandbox: Sandbox) ->
     for number in range(80, 90):
         assert (await run(sandbox, module(f"(drop (i32.const {number}))"))).result == "nothing"
     failure = (await bomb).failure
-    assert failure is None or failure.reason in NOTES
+    assert failure is None or failure.reason in get_args(StopNote)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from muniment.guest import outcomes
-from muniment.protocol.runs.reasons import ALL_REASONS, REASONS, RESULT_BYTES, VERDICTS, is_verdict
+from typing import get_args
+
+from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES, RunReasonCode, StopNote, StopVerdict, is_verdict
 
 
 def test_each_reason_belongs_to_one_result() -> None:
     listed = [code for reasons in REASONS.values() for code in reasons]
-    assert sorted(listed) == sorted(ALL_REASONS)
+    assert sorted(listed) == sorted(get_args(get_args(RunReasonCode)[0]))
     assert set(REASONS) | {"intents", "nothing"} == set(RESULT_BYTES)
-
-
-def test_a_run_is_stopped_for_the_reasons_of_the_sandbox() -> None:
-    assert set(REASONS["stopped"]) == outcomes.VERDICTS | outcomes.NOTES
 
 
 def test_verdicts_follow_from_bytes_and_blocks() -> None:
     verdicts = {code for code in REASONS["stopped"] if is_verdict("stopped", code)}  # pyright: ignore[reportArgumentType]
-    assert verdicts == outcomes.VERDICTS
+    assert verdicts == set(get_args(StopVerdict))
+    assert set(REASONS["stopped"]) == verdicts | set(get_args(StopNote))
     assert is_verdict("intents", None)
     assert is_verdict("nothing", None)
-    assert set(VERDICTS) == {"intents", "nothing", "stopped"}
     for result in ("missed", "skipped", "incomplete"):
         assert not any(is_verdict(result, code) for code in REASONS[result])  # pyright: ignore[reportArgumentType]
 

@@ -20,12 +20,18 @@ RunResult = Annotated[
         examples=["intents"],
     ),
 ]
+# These follow from the function, its inputs and the answers: every machine finds the same.
+StopVerdict = Literal[
+    "abort", "trap", "fuel", "refused-import", "refused-call", "bad-module", "bad-text", "bad-argument", "bad-input",
+    "limit-code", "limit-memory", "limit-host-calls", "limit-queries", "limit-answers", "limit-intents",
+    "limit-intent-bytes", "limit-log-calls", "limit-text", "limit-abi",
+]  # fmt: skip
+# These depend on the machine.
+StopNote = Literal["time", "memory", "crash"]
+StopReason = StopVerdict | StopNote
 RunReasonCode = Annotated[
     Literal[
-        "abort", "trap", "fuel", "refused-import", "refused-call", "bad-module", "bad-text", "bad-argument",
-        "bad-input", "limit-code", "limit-memory", "limit-host-calls", "limit-queries", "limit-answers",
-        "limit-intents", "limit-intent-bytes", "limit-log-calls", "limit-text", "limit-abi",
-        "time", "memory", "crash",
+        StopVerdict, StopNote,
         "gap", "overtaken", "unanswered",
         "fee-limit", "run-cap", "intent-cap", "ended", "deadline", "other-block", "not-allowed",
         "no-block", "no-answer", "nodes-differ",
@@ -33,9 +39,9 @@ RunReasonCode = Annotated[
     Meta(description="Why there are no intents", examples=["abort"]),
 ]  # fmt: skip
 
-# The byte of each result in the hash of a run.
+# The byte of each result in the hash of a run: its place in the list.
 RESULT_BYTES: Final[Mapping[str, int]] = MappingProxyType(
-    {name: n for n, name in enumerate(("intents", "nothing", "stopped", "missed", "skipped", "incomplete"))}
+    {name: n for n, name in enumerate(get_args(get_args(RunResult)[0]))}
 )
 # The reasons of each result that has one, and what they mean.
 REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
@@ -93,14 +99,11 @@ REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         ),
     }
 )
-# `stopped` for these reasons depends on the machine, so it is a note.
-_OF_THE_MACHINE: Final = frozenset({"time", "memory", "crash"})
 # Notes that an operator records once an hour of each trigger.
 CAPS: Final = ("run-cap", "intent-cap")
-VERDICTS: Final = ("intents", "nothing", "stopped")
-ALL_REASONS: Final[tuple[str, ...]] = get_args(get_args(RunReasonCode)[0])
+_VERDICTS: Final = ("intents", "nothing", "stopped")
 
 
 def is_verdict(result: RunResult, reason: RunReasonCode | None) -> bool:
     """Whether a run with this result is a verdict; `reason` is None where the result has none."""
-    return result in VERDICTS and reason not in _OF_THE_MACHINE
+    return result in _VERDICTS and reason not in get_args(StopNote)

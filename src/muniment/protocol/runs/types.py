@@ -44,6 +44,8 @@ RunStatus = Annotated[
         examples=["pending"],
     ),
 ]
+# The questions that a function can ask.
+Query = Literal["evmCall", "tokenPrice", "relevantTokens", "subgraph", "svmAccountsInfo", "api"]
 _ChainId = Annotated[int, Meta(ge=1, le=SAFE_INTEGER_MAX, description="EIP-155", examples=[8453])]
 _Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=RUN_BYTES_MAX)]
 _ParamName = Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,49}$")]
@@ -150,7 +152,7 @@ class RunCall(Record, frozen=True, kw_only=True):
 class RunInput(Record, frozen=True):
     """A question of the function and its answer. Prices and balances list the calls that they were made from."""
 
-    query: Literal["evmCall", "tokenPrice", "relevantTokens", "subgraph", "svmAccountsInfo", "api"]
+    query: Query
     params: Annotated[dict[_ParamName, _Param], Meta(max_length=_PARAMS_MAX)]
     answer: RunAnswer
     block: RunBlock | UnsetType = UNSET
