@@ -8,12 +8,14 @@ from urllib.parse import parse_qsl, quote
 
 from muniment.protocol.wire import DATED_MS_MAX, TIMESTAMP_MS_MAX, iso_time
 from muniment.service.console.reading import asked
+from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen
 from muniment.service.http.paging import LIMIT_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from muniment.service.console.reading import Listing
     from muniment.service.context import Context
     from muniment.service.http.html.markup import Value
     from muniment.service.http.request import Request
@@ -257,6 +259,22 @@ def pages(request: Request, following: str) -> Html:
         older = "&".join([*parts, f"cursor={following}"])
         links.append(html('<a class="button" href="?{}" rel="next">Older</a>', older))
     return html('<nav class="pages" aria-label="Pages">{}</nav>', links) if links else NOTHING
+
+
+def listing_page(
+    request: Request, kind: str, found: Listing, filters: Sequence[Filter], rows: Html, *, end: Html = NOTHING
+) -> Page:
+    """The page of a listing: filters, `rows`, links to other pages; `end` is at the end of the line of its title."""
+    title, generation = kind.capitalize(), "?generation=all" if kind == "intents" else ""
+    body = html(
+        "{}{}{}{}",
+        heading(title, end=end, level=1),
+        filter_form(request, filters),
+        live(kind, found.prev, rows, request),
+        pages(request, found.next),
+    )
+    path = f"{root_from(request.path)}{_FOLLOWED[kind][0]}{generation}"
+    return Page(title, body, kind, path, ("live.js",))
 
 
 def is_later_page(request: Request) -> bool:

@@ -21,10 +21,11 @@ from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.resources.runs.routes import get_run, list_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from muniment.protocol.triggers.types import Trigger
     from muniment.service.context import Context
+    from muniment.service.http.operation import Operation
     from muniment.service.http.paging import PageQuery
     from muniment.service.http.query import QueryReader
     from muniment.service.http.reply import Reply
@@ -98,12 +99,16 @@ def read_query(request: Request, reader: QueryReader[Q], fixed: bytes = b"") -> 
 
 
 async def listing(
-    list_records: Callable[[Context, Request, Any], Awaitable[Reply]],
-    context: Context, request: Request, query: PageQuery, kind: Any,
-) -> Listing:  # fmt: skip
+    operation: Operation, context: Context, request: Request, query: PageQuery, kind: type[Any]
+) -> Listing:
     """The answer of a listing's operation as records of `kind`."""
-    reply = await list_records(context, request, query)
+    reply = await operation.handler(context, request, query)
     return Listing(decoded(await whole(reply), list[kind]), *_cursors(reply))
+
+
+async def record(operation: Operation, context: Context, request: Request, key: object, kind: type[T]) -> T:
+    """The record that an operation reads by its key, as a `kind`. Raises the refusals of the operation."""
+    return decoded(await whole(await operation.handler(context, request, key)), kind)
 
 
 async def intents(context: Context, request: Request, query: IntentQuery) -> Listing:
@@ -118,7 +123,7 @@ async def last_runs(context: Context, request: Request, triggers: Sequence[Trigg
     if not triggers:
         return {}
     query = RunQuery(trigger_sigs=[each.sig for each in triggers], latest="1", limit=len(triggers))
-    found = await listing(list_runs.handler, context, request, query, Run)
+    found = await listing(list_runs, context, request, query, Run)
     return {each.trigger_sig: each for each in found.records}
 
 
@@ -126,7 +131,7 @@ async def run_of(context: Context, request: Request, intent: AnyIntent) -> Run |
     """The run that made an intent: the one that the intent names, if that run lists it."""
     try:
         named = Bytes32.parse(intent.execution_hash)
-        run = decoded(await whole(await get_run.handler(context, request, named)), Run)
+        run = await record(get_run, context, request, named, Run)
     except (InvalidHex, RunNotFound):
         return None
     return run if any(each.hash == intent.hash for each in run.outputs) else None

@@ -149,8 +149,7 @@ async def log_line(context: Context, request: Request, root: str) -> Html | None
     """The state of the log, its name and its size, and the meaning of a stop; None if the log is off."""
     if not context.settings.tlog_name:
         return None
-    reply = await get_log.handler(context, request)
-    epochs = reading.decoded(await reading.whole(reply), LogShown).epochs
+    epochs = reading.decoded(await reading.whole(await get_log.handler(context, request)), LogShown).epochs
     if not epochs:
         return html('It has not begun. <a href="{}log">As JSON</a>', root)
     epoch = epochs[0]

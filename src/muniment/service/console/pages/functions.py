@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.triggers.types import Trigger
@@ -16,13 +14,11 @@ from muniment.service.console.parts import (
     TextField,
     action,
     facts,
-    filter_form,
     heading,
     identifier,
     link,
-    live,
+    listing_page,
     logged,
-    pages,
     relative,
     table,
 )
@@ -47,29 +43,22 @@ _TRIGGERS: Final = 10
 @page("/console/functions")
 async def list_page(context: Context, request: Request) -> Page:
     """The functions that match the filters, newest first."""
-    root = root_from(request.path)
-    found = await reading.listing(
-        list_functions.handler, context, request, reading.read_query(request, _QUERY), Function
-    )  # fmt: skip
+    root, query = root_from(request.path), reading.read_query(request, _QUERY)
+    found = await reading.listing(list_functions, context, request, query, Function)
     none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
-    body = html(
-        "{}{}{}{}",
-        heading("Functions", end=action(f"{root}console/deploy", "Deploy a function"), level=1),
-        filter_form(request, _FILTERS),
-        live("functions", found.prev, rows.functions(found.records, root, context.now_ms(), none=none), request),
-        pages(request, found.next),
-    )
-    return Page("Functions", body, "functions", f"{root}functions", ("live.js",))
+    shown = rows.functions(found.records, root, context.now_ms(), none=none)
+    end = action(f"{root}console/deploy", "Deploy a function")
+    return listing_page(request, "functions", found, _FILTERS, shown, end=end)
 
 
 @page("/console/functions/{cid}")
 async def function_page(context: Context, request: Request, cid: Cid) -> Page:
     """One function. Its script fetches and hashes the bundle's blocks."""
     root, now_ms = root_from(request.path), context.now_ms()
-    function = reading.decoded((await get_function.handler(context, request, cid)).body, Function)
+    function = await reading.record(get_function, context, request, cid, Function)
     manifest = await _manifest(context, request, function)
     query = TriggerQuery(function_cid=BundleCid.parse(str(function.cid)), limit=_TRIGGERS)
-    triggers = await reading.listing(list_triggers.handler, context, request, query, Trigger)
+    triggers = await reading.listing(list_triggers, context, request, query, Trigger)
     body = html(
         '<a class="back" href="{}console/functions">Functions</a>{}<p class="faint">{}</p>{}{}{}{}{}{}',
         root,
@@ -107,8 +96,7 @@ async def deploy_page(context: Context, request: Request) -> Page:
 
 
 async def _manifest(context: Context, request: Request, function: Function) -> dict[str, Any]:
-    reply = await get_manifest.handler(context, request, function.cid)
-    return msgspec.json.decode(await reading.whole(reply), type=dict[str, Any])
+    return await reading.record(get_manifest, context, request, function.cid, dict[str, Any])
 
 
 def _facts(function: Function, root: str, now_ms: int) -> Html:
@@ -159,7 +147,7 @@ def _member(described: Any, name: str) -> Any:
 async def _versions(context: Context, request: Request, function: Function, root: str) -> Html | None:
     """Other versions: functions of the same name among the newest of the same creator."""
     query = FunctionQuery(creator=function.creator, limit=reading.ROWS)
-    found = await reading.listing(list_functions.handler, context, request, query, Function)
+    found = await reading.listing(list_functions, context, request, query, Function)
     others: Sequence[Function] = [
         each for each in found.records if each.name == function.name and each.cid != function.cid
     ]

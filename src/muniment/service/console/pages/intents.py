@@ -17,11 +17,9 @@ from muniment.service.console.parts import (
     TimeField,
     absolute,
     facts,
-    filter_form,
     heading,
     identifier,
-    live,
-    pages,
+    listing_page,
     relative,
     relative_words,
     state,
@@ -61,18 +59,11 @@ _FILTERS: Final = (
 @page("/console/intents")
 async def list_page(context: Context, request: Request) -> Page:
     """The intents that match the filters, newest first."""
-    root = root_from(request.path)
-    query = reading.read_query(request, _QUERY, b"generation=all")
+    root, query = root_from(request.path), reading.read_query(request, _QUERY, b"generation=all")
     found = await reading.intents(context, request, query)
     none = "No intent matches." if request.query else "No intent has arrived yet. Relayers record them as operators."
-    body = html(
-        "{}{}{}{}",
-        heading("Intents", level=1),
-        filter_form(request, _FILTERS),
-        live("intents", found.prev, rows.intents(found.records, root, context.now_ms(), none=none), request),
-        pages(request, found.next),
-    )
-    return Page("Intents", body, "intents", f"{root}intents?generation=all", ("live.js",))
+    shown = rows.intents(found.records, root, context.now_ms(), none=none)
+    return listing_page(request, "intents", found, _FILTERS, shown)
 
 
 _PROPOSAL: Final = ("Proposal", "Solver", "Status", "Offers", "Fees", "Signatures", "Transaction")

@@ -68,9 +68,7 @@ async def overview(context: Context, request: Request) -> Page:
     run_counts = _run_counts.setdefault(context.database, DailyCounts(context.database, context.clock))
     ran = await run_counts.read(now_ms)
     intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
-    triggers = await reading.listing(
-        list_triggers.handler, context, request, TriggerQuery(limit=_NEWEST), Trigger
-    )  # fmt: skip
+    triggers = await reading.listing(list_triggers, context, request, TriggerQuery(limit=_NEWEST), Trigger)
     line = await log_line(context, request, root)
     body = html(
         '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
@@ -241,11 +239,11 @@ async def address_page(context: Context, request: Request, address: Address) -> 
     """The triggers, intents and functions of an address."""
     root, now_ms = root_from(request.path), context.now_ms()
     triggers = await reading.listing(
-        list_triggers.handler, context, request, TriggerQuery(signer=address, limit=_SHOWN), Trigger
+        list_triggers, context, request, TriggerQuery(signer=address, limit=_SHOWN), Trigger
     )  # fmt: skip
     intents = await reading.intents(context, request, IntentQuery(user=address, limit=_SHOWN, generation="all"))
     functions = await reading.listing(
-        list_functions.handler, context, request, FunctionQuery(creator=address, limit=_SHOWN), Function
+        list_functions, context, request, FunctionQuery(creator=address, limit=_SHOWN), Function
     )  # fmt: skip
     body = html(
         '<h1>Address</h1><p>{} <span id="mine" data-address="{}" class="faint"></span></p>{}{}{}{}{}{}',

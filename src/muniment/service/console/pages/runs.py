@@ -17,11 +17,9 @@ from muniment.service.console.parts import (
     TextField,
     TimeField,
     facts,
-    filter_form,
     heading,
     identifier,
-    live,
-    pages,
+    listing_page,
     relative,
     state,
     table,
@@ -63,28 +61,19 @@ _MEANING: Final = {
 @page("/console/runs")
 async def list_page(context: Context, request: Request) -> Page:
     """The runs that match the filters, newest first."""
-    root = root_from(request.path)
-    found = await reading.listing(list_runs.handler, context, request, reading.read_query(request, _QUERY), Run)
+    root, query = root_from(request.path), reading.read_query(request, _QUERY)
+    found = await reading.listing(list_runs, context, request, query, Run)
     none = "No run matches." if request.query else "No relayer has recorded a run yet."
-    body = html(
-        "{}{}{}{}",
-        heading("Runs", level=1),
-        filter_form(request, _FILTERS),
-        live("runs", found.prev, rows.runs(found.records, root, context.now_ms(), none=none), request),
-        pages(request, found.next),
-    )
-    return Page("Runs", body, "runs", f"{root}executions", ("live.js",))
+    shown = rows.runs(found.records, root, context.now_ms(), none=none)
+    return listing_page(request, "runs", found, _FILTERS, shown)
 
 
 @page("/console/runs/{hash}")
 async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
     """One run, whole."""
     root, now_ms = root_from(request.path), context.now_ms()
-    reply = await get_run.handler(context, request, hash)
-    run = reading.decoded(await reading.whole(reply), Run)
-    trigger = reading.decoded(
-        await reading.whole(await get_trigger.handler(context, request, run.trigger_sig)), Trigger
-    )  # fmt: skip
+    run = await reading.record(get_run, context, request, hash, Run)
+    trigger = await reading.record(get_trigger, context, request, run.trigger_sig, Trigger)
     body = html(
         '<a class="back" href="{}console/runs">Runs</a>{}{}{}{}{}{}{}{}{}{}',
         root, heading(html("Run of {}", strange(trigger.description)), end=state(run.result), level=1),

@@ -21,14 +21,12 @@ from muniment.service.console.parts import (
     TimeField,
     action,
     facts,
-    filter_form,
     heading,
     identifier,
     link,
-    live,
+    listing_page,
     logged,
     options,
-    pages,
     relative,
     state,
     table,
@@ -69,33 +67,25 @@ _RUNS: Final = 5
 @page("/console/triggers")
 async def list_page(context: Context, request: Request) -> Page:
     """The triggers that match the filters, newest first."""
-    root, now_ms = root_from(request.path), context.now_ms()
-    found = await reading.listing(
-        list_triggers.handler, context, request, reading.read_query(request, _QUERY), Trigger
-    )  # fmt: skip
+    root, query = root_from(request.path), reading.read_query(request, _QUERY)
+    found = await reading.listing(list_triggers, context, request, query, Trigger)
     last = await reading.last_runs(context, request, found.records)
     none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
-    body = html(
-        "{}{}{}{}",
-        heading("Triggers", end=action(f"{root}console/triggers/new", "Sign a trigger"), level=1),
-        filter_form(request, _FILTERS),
-        live("triggers", found.prev, rows.triggers(found.records, root, now_ms, last=last, none=none), request),
-        pages(request, found.next),
-    )
-    return Page("Triggers", body, "triggers", f"{root}triggers", ("live.js",))
+    shown = rows.triggers(found.records, root, context.now_ms(), last=last, none=none)
+    end = action(f"{root}console/triggers/new", "Sign a trigger")
+    return listing_page(request, "triggers", found, _FILTERS, shown, end=end)
 
 
 @page("/console/triggers/{sig}")
 async def trigger_page(context: Context, request: Request, sig: Signature) -> Page:
     """One trigger. Its script recovers the signer from the API's answer."""
     root, now_ms = root_from(request.path), context.now_ms()
-    reply = await get_trigger.handler(context, request, sig)
-    trigger = reading.decoded(await reading.whole(reply), Trigger)
-    query = IntentQuery(config_sig=ConfigSig.parse(trigger.sig), limit=_INTENTS, generation="all")
-    led_to = await reading.intents(context, request, query)
-    ran = await reading.listing(
-        list_runs.handler, context, request, RunQuery(trigger_sig=trigger.sig, limit=_RUNS), Run
-    )  # fmt: skip
+    trigger = await reading.record(get_trigger, context, request, sig, Trigger)
+    led_to = await reading.intents(
+        context, request, IntentQuery(config_sig=ConfigSig.parse(trigger.sig), limit=_INTENTS, generation="all")
+    )
+    query = RunQuery(trigger_sig=trigger.sig, limit=_RUNS)
+    ran = await reading.listing(list_runs, context, request, query, Run)
     body = html(
         '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}',
         root, heading(strange(trigger.description), end=state(is_active(trigger, now_ms)), level=1),
@@ -134,10 +124,9 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
 async def _function(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
     link = identifier(trigger.function_cid, f"{root}console/functions/{trigger.function_cid}")
     try:
-        reply = await get_function.handler(context, request, trigger.function_cid)
+        function = await reading.record(get_function, context, request, trigger.function_cid, Function)
     except FunctionNotFound:
         return link
-    function = reading.decoded(reply.body, Function)
     return html("{} {} {}", strange(function.name), str(function.version), link)
 
 
@@ -251,7 +240,7 @@ async def wizard_page(context: Context, request: Request) -> Page:
     """The wizard, which a script fills, with suggested functions and chains."""
     root = root_from(request.path)
     query = FunctionQuery(limit=_SUGGESTED)
-    newest = await reading.listing(list_functions.handler, context, request, query, Function)
+    newest = await reading.listing(list_functions, context, request, query, Function)
     chains = [(str(each.id), each.name) for each in context.chains.values()]
     named = [(str(each.cid), f"{each.name} {each.version}") for each in newest.records]
     body = html(
