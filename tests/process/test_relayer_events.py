@@ -14,9 +14,9 @@ import pytest
 from answers import ok
 from builders import TriggerDraft, deploy, event, register
 from chain import CHAIN_TESTS, SECONDS_MAX, encoded, selector
+from chain_relayer import ENGINE, ChainRelayer
 from conftest import Clock
 from intent_bodies import operations_body
-from muniment.client import AsyncRegistry, Retry
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -24,20 +24,10 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.types import AnyNewIntent
 from muniment.protocol.runs.payloads import EventPayload, read_payload
-from muniment.protocol.runs.texts import Engine
 from muniment.protocol.runs.types import NewRun, NewRunOutput
 from muniment.protocol.triggers.types import Trigger
-from muniment.relayer.caps import Caps
-from muniment.relayer.clock import RegistryClock
 from muniment.relayer.due import Due
-from muniment.relayer.event_runs import EventRuns
-from muniment.relayer.figures import Figures
-from muniment.relayer.following import Following
-from muniment.relayer.funds import Funds
-from muniment.relayer.journal import Journal
-from muniment.relayer.loop import Made, NotYet, Relayer
-from muniment.relayer.publication import Publication
-from muniment.relayer.settings import RelayerSettings, Served
+from muniment.relayer.loop import Made, NotYet
 from muniment.service.app import Application
 from operator_client import FAR_DEADLINE, SETTLER, operator_key
 from pinned_world import CHAIN_ID, Nodal, chain, nodal
@@ -45,7 +35,6 @@ from pinned_world import CHAIN_ID, Nodal, chain, nodal
 __all__ = ["chain", "nodal"]
 pytestmark = CHAIN_TESTS
 
-ENGINE = Engine("a test")
 HOUR = 3_600
 
 
@@ -96,34 +85,11 @@ class World:
 
     async def step(self, confirmations: int = 0) -> bool:
         """One step of a relayer that was started anew, at the time of the newest block."""
-        now_ms = self.clock.now_ms = self.nodal.now_ms = 1_000 * self.nodal.newest_s
-        clock = RegistryClock(lambda: now_ms, lambda: 0.0)
-        served = Served(None, None, None)
-        settings = RelayerSettings(registry="http://test", served=served)
-        pins = self.nodal.pins(confirmations=0)
-
-        async def ask_time() -> None:
-            clock._told = (now_ms, 0.0)
-
-        with Journal.open(self.path) as journal:
-            registry = AsyncRegistry("http://test", operator_key=self.key, http=self.plain, retry=Retry(tries=1))
-            following = Following(registry=registry, journal=journal, served=served, own_ms=lambda: now_ms)
-            watched = pins.nodes[CHAIN_ID].chain
-            events = EventRuns(
-                chains={CHAIN_ID: type(watched)(CHAIN_ID, "Local", confirmations=confirmations)}, pins=pins,
-                registry=registry, following=following, journal=journal, own_ms=lambda: now_ms,
-            )  # fmt: skip
-            made = Relayer(
-                settings=settings, journal=journal, following=following, running=self.echo, clock=clock,
-                publishing=Publication(
-                    registry=registry, asked_again=following.asked_again, now_ms=lambda: now_ms,
-                    is_canonical=events.is_canonical,
-                ),
-                caps=Caps(registry=registry, settings=settings), figures=Figures(), engine=ENGINE, events=events,
-                funds=Funds(nodes=pins.nodes, figures=Figures(), registry=registry),
-                ask_time=ask_time, steady_s=lambda: 0.0, places=16,
-            )  # fmt: skip
-            return await made.once()
+        relayer = ChainRelayer(
+            nodal=self.nodal, plain=self.plain, clock=self.clock, key=self.key, path=self.path,
+            running=lambda _following, _pins: self.echo,
+        )  # fmt: skip
+        return await relayer.step(confirmations)
 
     def update(self, answer: int) -> None:
         """Update the feed. The price of gas is fixed, so that the same transaction can be in another block."""

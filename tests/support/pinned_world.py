@@ -70,6 +70,39 @@ class Nodal:
 
         return self.node(change)
 
+    def behind(self, blocks: int) -> str:
+        """The URL of a node that is always so many blocks behind the chain's own."""
+        ask = self.chain.ask
+
+        def seen(position: Any, last: int) -> bool:
+            """Whether the node has the block, which is named as in EIP-1898."""
+            if isinstance(position, dict):
+                block = ask("eth_getBlockByHash", position["blockHash"], False)
+                return block is not None and int(block["number"], 16) <= last
+            return int(position, 16) <= last
+
+        def change(call: Json, answer: Json) -> Json:
+            method, params, last = call["method"], call["params"], self.newest - blocks
+            if method == "eth_blockNumber":
+                return {**answer, "result": hex(last)}
+            if method in {"eth_call", "eth_getBalance", "eth_getBlockByNumber"}:
+                place = 0 if method == "eth_getBlockByNumber" else 1
+                if params[place] == "latest":
+                    given = [*params[:place], hex(last), *params[place + 1 :]]
+                    return {**answer, "result": ask(method, *given)}
+                if not seen(params[place], last):
+                    error = {"code": -32001, "message": "header not found"}
+                    return {"jsonrpc": "2.0", "id": call["id"], **({"result": None} if not place else {"error": error})}
+            if method in {"eth_getBlockByHash", "eth_getTransactionReceipt"} and answer.get("result"):
+                result = answer["result"]
+                number = result.get("number") or result["blockNumber"]
+                return answer if int(number, 16) <= last else {**answer, "result": None}
+            if method == "eth_getLogs":
+                return {**answer, "result": [each for each in answer["result"] if int(each["blockNumber"], 16) <= last]}
+            return answer
+
+        return self.node(change)
+
     def mine(self, *seconds: int) -> list[Json]:
         """Mine a block at each time."""
         return [self._mined(second) for second in seconds]
