@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from relayer_world import (
@@ -289,6 +290,28 @@ async def test_the_runs_of_a_day_are_counted_from_the_registry(world: World) -> 
     tomorrow = TICK - TICK % DAY + DAY
     await world.step(tomorrow + MINUTE, runs_per_trigger_and_day_max=3)
     assert len(world.told.ran) == 4
+
+
+async def test_what_a_run_with_an_intent_asks_the_registry(world: World) -> None:
+    world.told.does = intents(1)
+    minute, hour = TICK // MINUTE % 60, TICK // HOUR % 24
+    sig = await world.sign(config=cron(schedule=f"{minute} {hour} * * *"))
+    asked: list[str] = []
+
+    async def note(request: httpx2.Request) -> None:
+        asked.append(f"{request.method} {request.url.path}")
+
+    world.at(NOW_MS)
+    async with world.relayer() as made:
+        await made.once()
+        world.at(TICK)
+        world.plain.event_hooks["request"].append(note)
+        await made.once()
+    hash_ = (await world.get("/executions"))[0]["outputs"][0]["hash"]
+    trigger = f"GET /triggers/{sig}"
+    assert asked[-4:] == [trigger, "POST /executions", trigger, f"PUT /intents/{hash_}"]
+    # How the step begins, whatever runs.
+    assert {each.partition("?")[0] for each in asked[:-4]} == {"GET /events", "GET /triggers"}
 
 
 async def test_the_intents_of_a_day_are_counted_from_the_registry(world: World) -> None:

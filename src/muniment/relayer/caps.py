@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.protocol.runs.reasons import is_verdict
+from muniment.relayer.due import APART_MS_MAX
 
 if TYPE_CHECKING:
     from muniment.client import AsyncRegistry
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.types import NewRun
+    from muniment.relayer.due import Plan
     from muniment.relayer.settings import RelayerSettings
 
 _DAY_MS: Final = 86_400_000
@@ -43,10 +45,13 @@ class Caps:
     _asks_runs: bool = field(default=True, init=False)
     _asks_intents: bool = field(default=True, init=False)
 
-    async def reached(self, sig: Signature, now_ms: int) -> RunReasonCode | None:
-        """Which cap is reached: `run-cap` or `intent-cap`. Raises the errors of the client."""
+    async def reached(self, plan: Plan, now_ms: int) -> RunReasonCode | None:
+        """Which cap a trigger reaches: `run-cap` or `intent-cap`. Raises the errors of the client."""
         self._begin(now_ms // _DAY_MS)
-        if await self._runs_of(sig) >= self.settings.runs_per_trigger_and_day_max:
+        runs_max = self.settings.runs_per_trigger_and_day_max
+        # A schedule with few ticks cannot reach it, and costs no request. The registry's day may have begun earlier.
+        most = plan.most_runs(self._day * _DAY_MS - APART_MS_MAX, now_ms)
+        if (most is None or most > runs_max) and await self._runs_of(plan.sig) >= runs_max:
             return "run-cap"
         if self._asks_intents and self.relayer is not None:
             self._intents = max(self._intents, await self._count_intents(self.relayer))

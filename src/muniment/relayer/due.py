@@ -114,6 +114,15 @@ class Plan:
         at_ms = 1_000 * event.block_time_s
         return Due(self.sig, EVENT, event_payload(event.log), at_ms, at_ms + self.delta_ms, event)
 
+    def most_runs(self, since_ms: int, until_ms: int) -> int | None:
+        """The most runs that can begin from `since_ms` to `until_ms`; None: there is no bound, since events come.
+
+        A schedule has one for each tick, and one for the tick before, which may run late.
+        """
+        if self.kind == CRON:
+            return 1 + count_runs(self.schedule, since_ms - 1, until_ms)
+        return 1 if self.kind == ONCE else None
+
     def _look_at_schedule(self, seen: Seen, now_ms: int) -> Look:
         """The newest tick, if it can still run; the ticks between it and the last decided one are a gap."""
         wake_ms = self._next_tick(max(now_ms, seen.decided_ms))

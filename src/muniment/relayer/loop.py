@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import structlog
 
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.due import Due, Gap
+from muniment.relayer.due import Due, Gap, Plan
 from muniment.relayer.following import FAILURES
 from muniment.relayer.journal import ORPHANED, Entry, Journal, State
 from muniment.relayer.notes import missed, skipped
@@ -397,7 +397,7 @@ class Relayer:
             return "fee-limit"
         if due.kind == EVENT and await self.events.was_submitted(due):
             return "other-block"
-        return await self.caps.reached(trigger.sig, now_ms)
+        return await self.caps.reached(Plan.of(trigger), now_ms)
 
     async def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> None:
         """Tell once an hour that runs are skipped, and pass over the others."""

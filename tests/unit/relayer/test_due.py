@@ -137,6 +137,14 @@ def test_a_single_run_is_missed_only_if_it_was_seen_before_its_date() -> None:
     assert gap_at(replace(ONCE, end_ms=NOON - 1), Seen(NOON), NOON + HOUR) is None
 
 
+def test_a_schedule_has_as_many_runs_at_most_as_ticks_and_a_late_one() -> None:
+    assert HOURLY.most_runs(NOON, NOON) == 2
+    assert HOURLY.most_runs(NOON + 1, NOON + HOUR - 1) == 1
+    assert HOURLY.most_runs(NOON, NOON + 24 * HOUR) == 26
+    assert ONCE.most_runs(NOON, NOON + 24 * HOUR) == 1
+    assert replace(HOURLY, kind=1).most_runs(NOON, NOON + HOUR) is None
+
+
 def test_an_event_is_due_until_its_delta() -> None:
     log = EventPayload(
         8453, Bytes32.parse("0x" + "02" * 32), 7, Address.parse("0x" + "ab" * 20), (Bytes32.parse("0x" + "03" * 32),),
