@@ -186,7 +186,7 @@ async def test_a_run_at_another_time_than_the_schedule_is_different(balance: Rec
     at_ms = balance.run.timestamp + 1_000
     data = type(balance.run.trigger_data).from_raw(time_payload(at_ms))
     found = await balance.verify(run=balance.changed(trigger_data=data, timestamp=at_ms), offline=True)
-    assert found == Verification("different", ("the schedule has no run at this time",))
+    assert found == Verification("different", ("the schedule of this trigger has no run at this time",))
 
 
 async def test_without_a_node_of_its_chain_a_run_cannot_be_checked(balance: Recorded) -> None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import UNSET
 
-from muniment.chains.agreeing import DisagreementError, agreed
 from muniment.chains.rpc import Call, Failed
 from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.hex import HexString, data_of, quantity_of
 from muniment.protocol.runs.types import RunCall
-from muniment.relayer.pinning import Incomplete, Pin
+from muniment.relayer.pinning import Pin, agreed_answer
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -46,13 +45,7 @@ class Returned(NamedTuple):
 
 async def call_all(nodes: Nodes, pin: Pin, calls: Sequence[Wanted]) -> tuple[Returned, ...]:
     """What `calls` returned at the pinned block. Raises `Incomplete`."""
-    chain_id = pin.chain_id
-    try:
-        found = await agreed(nodes, lambda node: _returned_by(nodes, node, pin, calls))
-    except DisagreementError:
-        raise Incomplete("nodes-differ", f"nodes of chain {chain_id} answer differently") from None
-    except Unreachable as error:
-        raise Incomplete("no-answer", f"too few nodes of chain {chain_id} answer ({error.reason})") from None
+    found = await agreed_answer(nodes, lambda node: _returned_by(nodes, node, pin, calls), "what a contract answers")
     assert found is not None  # noqa: S101 - `_returned_by` never gives None
     return found
 

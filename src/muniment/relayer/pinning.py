@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from msgspec import UNSET
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muniment.chains.nodes import Node
     from muniment.outgoing import Outgoing
 
+T = TypeVar("T", bound=Hashable)
 PIN_CONFIRMATIONS: Final = 1
 # The time of one request to a node for a run.
 CALL_SECONDS_MAX: Final = 5.0
@@ -122,7 +123,7 @@ class Pins:
     async def pin_event(self, chain_id: int, block_hash: bytes) -> Pin:
         """The block of an event. Raises `Incomplete`, also when the block is not canonical."""
         nodes = self.nodes[chain_id]
-        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash, 0))
+        pin = await agreed_answer(nodes, lambda node: _canonical(nodes, node, block_hash, 0), "the event's block")
         if pin is None or pin.number < 0:
             raise Incomplete("no-block", f"chain {chain_id} does not have the block of the event now")
         return pin
@@ -133,7 +134,9 @@ class Pins:
         Raises `Incomplete` when nodes cannot say, because their heads are not later than the block, or differ.
         """
         nodes = self.nodes[chain_id]
-        pin = await _agreed(nodes, lambda node: _canonical(nodes, node, block_hash, time_s))
+        pin = await agreed_answer(
+            nodes, lambda node: _canonical(nodes, node, block_hash, time_s), "the block of the event"
+        )
         if pin is None:
             raise Incomplete("no-block", f"nodes of chain {chain_id} have not come to the block of the event again")
         return pin.number >= 0
@@ -146,7 +149,7 @@ class Pins:
             (found,) = await _blocks(nodes, node, [number])
             return None if found is None else Pin(chain_id, *found)
 
-        pin = await _agreed(nodes, ask)
+        pin = await agreed_answer(nodes, ask, f"block {number}")
         if pin is None:
             raise Incomplete("no-block", f"chain {chain_id} has no block {number} yet")
         return pin
@@ -160,13 +163,13 @@ class Pins:
             found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
             return Pin(chain_id, *(found or _Block(-1, b"", 0)))
 
-        pin = await _agreed(nodes, ask)
+        pin = await agreed_answer(nodes, ask, "the first block after a time")
         assert pin is not None  # noqa: S101 - `ask` never gives None
         return pin.number + 1
 
     async def _search(self, nodes: Nodes, second: int) -> Pin:
         chain_id = nodes.chain.id
-        pin = await _agreed(nodes, lambda node: self._pin_at(nodes, node, second))
+        pin = await agreed_answer(nodes, lambda node: self._pin_at(nodes, node, second), "the block of the run")
         if pin is None:
             raise Incomplete("no-block", f"chain {chain_id} has no confirmed block after the time of the run yet")
         if pin.is_quiet and len(nodes.nodes) == 1:
@@ -187,12 +190,15 @@ class Pins:
         return Pin(nodes.chain.id, *found, is_quiet=True) if is_quiet else None
 
 
-async def _agreed(nodes: Nodes, ask: Callable[[Node], Any]) -> Pin | None:
-    """What two nodes say, as `chains.agreeing` counts. Raises `Incomplete`."""
+async def agreed_answer(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]], what: str) -> T | None:
+    """The answer of two nodes, as `chains.agreeing.agreed` counts them; None: too few nodes know it yet.
+
+    Raises `Incomplete` when too few nodes answer, or they differ about `what`.
+    """
     try:
         return await agreed(nodes, ask)
     except DisagreementError:
-        raise Incomplete("nodes-differ", f"nodes of chain {nodes.chain.id} have different blocks") from None
+        raise Incomplete("nodes-differ", f"nodes of chain {nodes.chain.id} differ about {what}") from None
     except Unreachable as error:
         text = f"too few nodes of chain {nodes.chain.id} answer ({error.reason})"
         raise Incomplete("no-answer", text) from None

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from muniment.chains.agreeing import DisagreementError, agreed
 from muniment.chains.rpc import eth_call
 from muniment.chains.settlers import GENERATION_CALLS, KNOWN
-from muniment.outgoing import Unreachable
 from muniment.protocol.evm.hex import data_of
-from muniment.relayer.pinning import Incomplete
+from muniment.relayer.pinning import agreed_answer
 
 if TYPE_CHECKING:
     from muniment.chains.nodes import Node, Nodes
@@ -48,12 +46,6 @@ async def _asked(nodes: Nodes, settler: Address) -> Generation | None:
         answers = await nodes.ask(node, [eth_call(data, to=settler) for _, data in GENERATION_CALLS])
         return tuple(len(data_of(answer) or b"") == _WORD_BYTES for answer in answers)
 
-    chain_id = nodes.chain.id
-    try:
-        answered = await agreed(nodes, ask)
-    except DisagreementError:
-        raise Incomplete("nodes-differ", f"nodes of chain {chain_id} differ about settler {settler}") from None
-    except Unreachable as error:
-        raise Incomplete("no-answer", f"too few nodes of chain {chain_id} answer ({error.reason})") from None
+    answered = await agreed_answer(nodes, ask, f"settler {settler}")
     fitting = [generation for fits, (generation, _) in zip(answered or (), GENERATION_CALLS, strict=False) if fits]
     return fitting[0] if len(fitting) == 1 else None

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
-from muniment.protocol.errors import Invalid, Refusal
+from muniment.protocol.errors import Invalid, InvalidRun, Refusal
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString, data_of, quantity_of
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
+from muniment.protocol.runs.rules import check_event
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.schedule import last_run
 from muniment.protocol.triggers.typed_data import CRON, EVENT, trigger_hash, types_for
 from muniment.relayer.answers import Answers
 from muniment.relayer.attempt import Consent, Function, Settling, attempt
 from muniment.relayer.context import run_context, settlers_of
-from muniment.relayer.due import Due, Occurrence, Plan, matches
+from muniment.relayer.due import Due, Occurrence, Plan
 from muniment.relayer.notes import reason_of
 from muniment.relayer.pinning import Incomplete, Pin, Pins
 from muniment.relayer.record import recorded_run
@@ -201,14 +202,10 @@ def _wanted(trigger: Trigger, event: Occurrence | None) -> Occurrence:
     """The event, if the trigger waits for it. Raises `ValueError`."""
     if event is None:
         raise ValueError("the trigger waits for an event: name one with --event CHAIN:TRANSACTION:POSITION")
-    config, log = trigger.config, event.log
-    if int(config["chainId"]) != log.chain_id or Address.parse(config["contract"]) != log.contract:
-        raise ValueError(
-            f"the trigger waits for events of {config['contract']} on chain {config['chainId']}, and the log is of "
-            f"{log.contract} on chain {log.chain_id}"
-        )
-    if not matches(log.topics, [[topic.lower() for topic in choices] for choices in config["topics"]]):
-        raise ValueError("the log does not have the topics that the trigger waits for")
+    try:
+        check_event(event.log, trigger.config)
+    except InvalidRun as refusal:
+        raise ValueError(refusal.detail) from refusal
     return event
 
 

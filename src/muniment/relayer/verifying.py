@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
-from muniment.chains.agreeing import DisagreementError, agreed
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
+from muniment.protocol.errors import InvalidRun
 from muniment.protocol.evm.hex import data_of, quantity_of
 from muniment.protocol.runs.hashes import execution_hash
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import is_verdict
-from muniment.protocol.triggers.schedule import last_run
-from muniment.protocol.triggers.typed_data import CRON
+from muniment.protocol.runs.rules import Terms, check_due
+from muniment.protocol.wire import ms_of
 from muniment.relayer.answers import Answers
 from muniment.relayer.attempt import Consent, Function, Settling, attempt
-from muniment.relayer.due import Due, Plan
-from muniment.relayer.events import Waiting
-from muniment.relayer.pinning import Incomplete, Pin, Pins
+from muniment.relayer.due import Due
+from muniment.relayer.pinning import Incomplete, Pin, Pins, agreed_answer
 from muniment.relayer.replaying import NotRecorded, Replaying
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Verifier:
                 "unchecked", (f"{run.result} ({code}) is what its relayer noted, and cannot be repeated",)
             )
         payload = read_payload(run.trigger_type, run.trigger_data.raw)
-        if wrong := _not_due(run, trigger, payload):
+        if wrong := _not_due(run, trigger):
             return Verification("different", (wrong,))
         event = payload if isinstance(payload, EventPayload) else None
         different, unchecked, pinned = await self._read_at(run, event)
@@ -157,10 +156,7 @@ class Verifier:
                 raise Unreachable("garbage", "no list of logs")
             return any(_is_event(each, event) for each in cast("list[Any]", answer))
 
-        try:
-            is_there = await agreed(nodes, ask)
-        except (DisagreementError, Unreachable):
-            raise Incomplete("no-answer", f"nodes of chain {event.chain_id} do not tell the event") from None
+        is_there = await agreed_answer(nodes, ask, "the logs of the event's block")
         return [] if is_there else ["the block does not have the event"]
 
 
@@ -178,21 +174,13 @@ def _is_event(entry: object, event: EventPayload) -> bool:
     )
 
 
-def _not_due(run: Run, trigger: Trigger, payload: int | EventPayload) -> str:
+def _not_due(run: Run, trigger: Trigger) -> str:
     """Why the trigger was not due for this run; empty if it was."""
-    plan = Plan.of(trigger)
-    if plan.kind != run.trigger_type:
-        return "the trigger is of another type"
-    if isinstance(payload, EventPayload):
-        waiting = Waiting.of(trigger.config)
-        is_wanted = int(trigger.config["chainId"]) == payload.chain_id and waiting.takes(payload)
-        return "" if is_wanted else "the trigger does not wait for this event"
-    if payload != run.timestamp:
-        return "the time of the run is not that of its payload"
-    if plan.kind != CRON:
-        return "" if payload == (plan.start_ms or plan.created_ms) else "the trigger has another date"
-    is_tick = last_run(plan.schedule, payload) == payload and plan.created_ms < payload
-    return "" if is_tick and (not plan.end_ms or payload <= plan.end_ms) else "the schedule has no run at this time"
+    try:
+        check_due(run, Terms(trigger.config, trigger.min_validations, ms_of(trigger.created_at)))
+    except InvalidRun as refusal:
+        return refusal.detail
+    return ""
 
 
 def _differences(run: Run, made: GuestRun, intents: list[Made]) -> list[str]:

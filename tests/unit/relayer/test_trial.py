@@ -62,7 +62,7 @@ def test_an_event_must_be_one_that_the_trigger_waits_for() -> None:
     assert (due.sig, due.kind, due.timestamp_ms) == (wanted.sig, 1, NOON)
     for wrong, words in (
         (None, "name one with --event"), (occurrence(TOKEN), "waits for events of"),
-        (occurrence(chain_id=10), "waits for events of"), (occurrence(topics=TOPICS[::-1]), "topics"),
+        (occurrence(chain_id=10), "waits for events of"), (occurrence(topics=TOPICS[::-1]), "another topic"),
         (occurrence(topics=TOPICS[:1]), "topics"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):

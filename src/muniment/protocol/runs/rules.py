@@ -16,7 +16,7 @@ from muniment.protocol.evm.signature import is_by, personal_digest
 from muniment.protocol.runs.hashes import evidence, hash_of
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import REASONS, is_verdict
-from muniment.protocol.runs.types import RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, NewRun, RunAnswer, RunBlock
+from muniment.protocol.runs.types import RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, NewRun, Run, RunAnswer, RunBlock
 from muniment.protocol.triggers.schedule import last_run
 from muniment.protocol.triggers.typed_data import CRON, ONCE
 from muniment.protocol.wire import encode
@@ -58,9 +58,11 @@ def check_run(new: NewRun, terms: Terms, relayer: Address | None, now_ms: int) -
     """
     if len(encode(new)) > RUN_BYTES_MAX:
         raise BodyTooLarge(f"the record of a run has at most {RUN_BYTES_MAX} bytes of JSON")
-    due = _due(new)
     _check_result(new)
-    _check_due(new, due, terms, now_ms)
+    check_due(new, terms)
+    if new.timestamp > now_ms + AHEAD_MS_MAX:
+        raise InvalidRun("the run is in the future", pointer="/timestamp")
+    _check_missed(new, terms)
     _check_content(new)
     computed = hash_of(new)
     _check_equal(new.hash, computed, "hash", "the hash of a run with these members")
@@ -69,13 +71,6 @@ def check_run(new: NewRun, terms: Terms, relayer: Address | None, now_ms: int) -
     _check_signature(new, computed, relayer)
     verdict = is_verdict(new.result, None if new.reason is None else new.reason.code)
     return CheckedRun(computed, proof, keccak256(new.trigger_data.raw), new, verdict)
-
-
-def _due(new: NewRun) -> int | EventPayload:
-    try:
-        return read_payload(new.trigger_type, new.trigger_data.raw)
-    except ValueError as error:
-        raise InvalidRun(f"{error}", pointer="/triggerData") from None
 
 
 def _check_result(new: NewRun) -> None:
@@ -103,29 +98,29 @@ def _check_reason(new: NewRun) -> None:
         raise InvalidRun(f"the reason of {new.result} is one of {', '.join(reasons)}", pointer="/reason/code")
 
 
-def _check_due(new: NewRun, due: int | EventPayload, terms: Terms, now_ms: int) -> None:
-    """Whether the trigger was due, as the run says."""
+def check_due(run: NewRun | Run, terms: Terms) -> None:
+    """Check that a trigger with these terms was due as the run says. Raises `InvalidRun`."""
     config = terms.config
-    if new.trigger_type != config["type"]:
+    try:
+        due = read_payload(run.trigger_type, run.trigger_data.raw)
+    except ValueError as error:
+        raise InvalidRun(f"{error}", pointer="/triggerData") from None
+    if run.trigger_type != config["type"]:
         raise InvalidRun(f"the type of this trigger is {config['type']}", pointer="/triggerType")
     if isinstance(due, EventPayload):
-        _check_event(due, config)
+        check_event(due, config)
     else:
-        _check_time(new, due, terms)
-    end_ms = int(config["endDate"])
-    if new.timestamp > now_ms + AHEAD_MS_MAX:
-        raise InvalidRun("the run is in the future", pointer="/timestamp")
-    if 0 < end_ms < new.timestamp:
+        _check_time(run, due, terms)
+    if 0 < int(config["endDate"]) < run.timestamp:
         raise InvalidRun("the run is after the end of its trigger", pointer="/timestamp")
-    _check_missed(new, terms)
 
 
-def _check_time(new: NewRun, time_ms: int, terms: Terms) -> None:
+def _check_time(run: NewRun | Run, time_ms: int, terms: Terms) -> None:
     """The time of a cron or a once trigger."""
     config = terms.config
-    if new.timestamp != time_ms:
+    if run.timestamp != time_ms:
         raise InvalidRun("timestamp is the time that is in triggerData", pointer="/timestamp")
-    if new.trigger_type == ONCE:
+    if run.trigger_type == ONCE:
         if time_ms != (int(config.get("startDate", 0)) or terms.created_at_ms):
             raise InvalidRun(
                 "not the startDate of this trigger, nor, if that is 0, its createdAt", pointer="/timestamp"
@@ -137,16 +132,19 @@ def _check_time(new: NewRun, time_ms: int, terms: Terms) -> None:
         raise InvalidRun("the schedule of this trigger has no run at this time", pointer="/timestamp")
 
 
-def _check_event(event: EventPayload, config: Mapping[str, Any]) -> None:
-    """Whether the event is one of those that the trigger names."""
+def check_event(event: EventPayload, config: Mapping[str, Any]) -> None:
+    """Check that an event is one that a trigger with this config waits for. Raises `InvalidRun`."""
     if event.chain_id != int(config["chainId"]):
-        raise InvalidRun(f"the trigger is for events of chain {config['chainId']}", pointer="/triggerData")
+        raise InvalidRun(f"the trigger waits for events of chain {config['chainId']}", pointer="/triggerData")
     if event.contract.raw != Address.parse(config["contract"]).raw:
-        raise InvalidRun(f"the trigger is for events of {config['contract']}", pointer="/triggerData")
-    for position, choices in enumerate(cast("Sequence[Sequence[str]]", config["topics"])):
-        own = event.topics[position] if position < len(event.topics) else None
-        if choices and own not in {Bytes32.parse(choice) for choice in choices}:
-            raise InvalidRun(f"the trigger is for events with another topic {position}", pointer="/triggerData")
+        raise InvalidRun(f"the trigger waits for events of {config['contract']}", pointer="/triggerData")
+    topics = cast("Sequence[Sequence[str]]", config["topics"])
+    # As nodes filter: a place that takes any topic has to be there.
+    if len(event.topics) < len(topics):
+        raise InvalidRun(f"the trigger waits for events with {len(topics)} topics or more", pointer="/triggerData")
+    for position, (choices, topic) in enumerate(zip(topics, event.topics, strict=False)):
+        if choices and topic not in {Bytes32.parse(choice) for choice in choices}:
+            raise InvalidRun(f"the trigger waits for events with another topic {position}", pointer="/triggerData")
 
 
 def _check_missed(new: NewRun, terms: Terms) -> None:
