@@ -33,6 +33,15 @@ def steps() -> dict[int, str]:
     }  # fmt: skip
 
 
+def relayer_lines() -> tuple[str, str]:
+    """The line that installs the extra, and those that start the relayer."""
+    page = (ROOT / "docs" / "run" / "deployment.md").read_text("utf-8")
+    block = re.search(r"^### A relayer beside it\n.*?^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert block
+    install, _, others = block[1].partition("\n")
+    return install, others
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A machine after the installation, which needs the Internet."""
@@ -40,6 +49,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     made = Machine(tmp_path_factory.mktemp("machine") / "debian")
     for number in (2, 3):
         made.prepare(steps()[number])
+    made.prepare(relayer_lines()[0])
     with made:
         yield made
 
@@ -93,7 +103,6 @@ def test_the_running_processes_have_no_right(served: Machine) -> None:
     facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert facts["Uid"].split()[0] != "0"
     assert (int(facts["CapEff"], 16), facts["NoNewPrivs"], facts["Seccomp"]) == (0, "1", "2")
-    assert shown(served, "muniment", "MemoryDenyWriteExecute") == "yes"
     assert served.run("stat --format=%a /var/lib/private /var/lib/private/muniment") == "700\n700\n"
 
 
@@ -133,6 +142,24 @@ def test_the_doctor_finds_no_fault(used: Machine) -> None:
     faults = {each["check"]: each["message"] for each in report["findings"] if each["level"] != "ok"}
     # A certificate of Caddy's own authority is good for twelve hours.
     assert faults == {"TLS": "the certificate is good for 0 days"}
+
+
+def test_a_relayer_runs_a_function_with_the_rights_of_its_unit(used: Machine) -> None:
+    used.run(relayer_lines()[1])
+    client = (sys.executable, Path(__file__).with_name("one_run.py"))
+    done = used.reach(*client, "http://127.0.0.1:8787", PYTHONPATH=str(ROOT / "tests" / "support"))
+    log = used.run("journalctl --unit=muniment-relayer --no-pager")
+    assert done.returncode == 0, done.stderr + log
+    assert "sandbox_incomplete" not in log
+    pid = shown(used, "muniment-relayer", "MainPID")
+    status = used.run(f"cat /proc/{pid}/status")
+    facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert facts["Uid"].split()[0] not in {"0", shown(used, "muniment", "UID")}
+    assert (int(facts["CapEff"], 16), facts["NoNewPrivs"], facts["Seccomp"]) == (0, "1", "2")
+    used.run("systemctl stop muniment-relayer")
+    assert (shown(used, "muniment-relayer", "Result"), shown(used, "muniment-relayer", "ExecMainStatus")) == (
+        "success", "0",
+    )  # fmt: skip
 
 
 def test_secrets_may_be_kept_outside_of_the_data_directory(used: Machine) -> None:
