@@ -21,6 +21,16 @@ def test_compose_takes_the_file() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def services(*words: str) -> set[str]:
+    """The services that `docker compose WORDS up` starts."""
+    done = run(packaged("docker-compose"), "--file", COMPOSE, *words, "config", "--services", **SITE)
+    return set(done.stdout.split())
+
+
+def test_the_relayer_starts_with_its_profile_only() -> None:
+    assert services("--profile", "relayer") - services() == {"relayer"}
+
+
 def test_compose_asks_for_the_name_of_the_site() -> None:
     done = run(packaged("docker-compose"), "--file", COMPOSE, "config", "--quiet")
     assert done.returncode != 0
