@@ -107,14 +107,15 @@ CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
 )  # fmt: skip
 
 
-def load_chains(path: Path | None) -> Mapping[int, Chain]:
-    """The catalogue, changed by a chains file: TOML with `[[chains]]` tables of `Chain`'s members.
+def load_chains(file: Path | str | None) -> Mapping[int, Chain]:
+    """The catalogue, changed by a chains file, if one is named: TOML with `[[chains]]` tables of `Chain`'s members.
 
     A member that the file leaves out keeps its value from the catalogue. Paths of token lists are relative to the
     file. Raises `ValueError` that names the file and the member but no value, and `OSError` for an unreadable file.
     """
-    if path is None:
+    if not file:
         return CATALOGUE
+    path = Path(file)
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; tomllib quotes no line of the file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,9 +14,10 @@ import click
 from muniment.cli import output
 from muniment.cli.client.service import failures
 from muniment.cli.options import settings_of
+from muniment.cli.sandbox import opened_sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Generator
+    from collections.abc import AsyncIterable, AsyncIterator
 
     from muniment.guest.confinement import Confinement
     from muniment.relayer.explaining import Explanation
@@ -62,7 +63,7 @@ def relayer(context: click.Context, /, **given: Any) -> None:
     if context.invoked_subcommand is not None:
         return
     configure_logs(settings_of(None))
-    with _errors():
+    with failures():
         raise SystemExit(asyncio.run(_work(options)))
 
 
@@ -81,7 +82,7 @@ def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> Non
     from muniment.protocol.wire import moment
     from muniment.relayer.settings import load_relayer_settings
 
-    with _errors():
+    with failures():
         settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
         found = asyncio.run(_explained(settings, sig))
     next_run = None if found.next_run_ms is None else moment(found.next_run_ms)
@@ -91,26 +92,12 @@ def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> Non
         output.print_text("\n".join(found.sentences))
 
 
-@contextmanager
-def _errors() -> Generator[None]:
-    """Print errors of a relayer like those of the client: settings, journal and sandbox are wrong usage."""
-    from muniment.guest.children import SandboxMissing
-
-    try:
-        with failures():
-            yield
-    except SandboxMissing as error:
-        raise click.ClickException(str(error)) from error
-
-
 async def _work(options: _Options) -> int:
     """The exit status: 1 when work is left with `once`."""
-    from muniment.guest.sandbox import Sandbox
     from muniment.relayer.program import Printing, assembled
     from muniment.relayer.settings import load_relayer_settings
 
-    # The sandbox first: its processes begin before a key is read.
-    async with Sandbox.open() as sandbox:
+    async with opened_sandbox() as sandbox:
         warn_of_missing(sandbox.confinement)
         settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
         if settings.operator_key is None and not options.dry:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from muniment.cli.client.runs import TYPES, block_line, question_line
-from muniment.cli.client.service import FailedError, failures, opened, place_of, service_options
+from muniment.cli.client.service import failures, opened, place_of, service_options
 from muniment.cli.client.triggers import read_inputs
-from muniment.cli.options import chains_option, settings_of
+from muniment.cli.options import chains_option
 from muniment.cli.output import print_note, shape_options, show_one
+from muniment.cli.sandbox import chains_and_nodes, opened_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,15 +53,12 @@ def run(*, as_json: bool | None, folder: Path | None, **flags: Any) -> None:
     """
     import asyncio
 
-    from muniment.guest.children import SandboxMissing
     from muniment.relayer.pinning import Incomplete
 
     _check_usage(folder, flags)
     with failures():
         try:
             cid, tried = asyncio.run(_try(folder, flags))
-        except SandboxMissing as error:
-            raise FailedError(str(error)) from error
         except Incomplete as error:
             print_note(f"incomplete, {error.code}: {error.text}")
             raise SystemExit(STATUSES["incomplete"]) from None
@@ -105,27 +103,21 @@ def _subject(folder: Path | None, flags: Mapping[str, Any]) -> tuple[Trigger | N
 async def _try(folder: Path | None, flags: Mapping[str, Any]) -> tuple[str, Tried]:
     """The CID of the function, and what it did."""
     import asyncio
-    import random
     import time
 
-    from muniment.chains.catalogue import load_chains
-    from muniment.guest.sandbox import Sandbox
     from muniment.outgoing import Outgoing
     from muniment.protocol.functions.rules import read_manifest
     from muniment.relayer.engine import this_engine
-    from muniment.relayer.pinning import nodes_of
     from muniment.relayer.trial import Trials
 
-    # The sandbox first: its processes begin before a key is read.
-    async with Sandbox.open() as sandbox, Outgoing(allow_private=True) as outgoing:
+    async with opened_sandbox() as sandbox, Outgoing(allow_private=True) as outgoing:
         trigger, bundle, cid = await asyncio.to_thread(_subject, folder, flags)
         inputs = read_manifest(bundle.manifest).inputs
         wish = _wish(trigger, cid, inputs, flags)
-        file = settings_of(None, chains_file=flags["chains_file"]).chains_file
-        chains = load_chains(Path(file) if file else None)
+        chains, nodes = chains_and_nodes(outgoing, flags["chains_file"])
         trials = Trials(
-            sandbox=sandbox, chains=chains, now_ms=lambda: time.time_ns() // 1_000_000, engine=this_engine(),
-            nodes=nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random),
+            sandbox=sandbox, chains=chains, nodes=nodes, now_ms=lambda: time.time_ns() // 1_000_000,
+            engine=this_engine(),
         )  # fmt: skip
         return cid, await trials.run(wish, bundle.wasm, inputs)
 

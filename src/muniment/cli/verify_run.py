@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from muniment.cli.client.service import FailedError, failures, opened, service_options
-from muniment.cli.options import chains_option, settings_of
+from muniment.cli.client.service import failures, opened, service_options
+from muniment.cli.options import chains_option
 from muniment.cli.output import print_note, shape_options, show_one
+from muniment.cli.sandbox import chains_and_nodes, opened_sandbox
 
 if TYPE_CHECKING:
     from muniment.client import Bundle, Registry
@@ -46,13 +46,8 @@ def verify_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
     """
     import asyncio
 
-    from muniment.guest.children import SandboxMissing
-
     with failures():
-        try:
-            subject, found = asyncio.run(_verify(hash_, flags))
-        except SandboxMissing as error:
-            raise FailedError(str(error)) from error
+        subject, found = asyncio.run(_verify(hash_, flags))
     shown = {"hash": subject.run.hash, "outcome": found.outcome, "reasons": list(found.reasons)}
     show_one(shown, {"hash": subject.run.hash, "verdict": _sentence(subject.run, found)}, as_json=as_json)
     if found.outcome == "consistent":
@@ -75,25 +70,19 @@ def _sentence(run: Run, found: Verification) -> str:
 
 async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verification]:
     import asyncio
-    import random
     import time
 
-    from muniment.chains.catalogue import load_chains
     from muniment.chains.settlers import KNOWN
-    from muniment.guest.sandbox import Sandbox
     from muniment.outgoing import Outgoing
     from muniment.protocol.functions.rules import read_manifest
     from muniment.relayer.attempt import Function
-    from muniment.relayer.pinning import Pins, nodes_of
+    from muniment.relayer.pinning import Pins
     from muniment.relayer.settlers import Generations
     from muniment.relayer.verifying import Verifier
 
-    # The sandbox first: its processes begin before a key is read.
-    async with Sandbox.open() as sandbox, Outgoing(allow_private=True) as outgoing:
+    async with opened_sandbox() as sandbox, Outgoing(allow_private=True) as outgoing:
         subject = await asyncio.to_thread(_subject, hash_, flags)
-        file = settings_of(None, chains_file=flags["chains_file"]).chains_file
-        chains = load_chains(Path(file) if file else None)
-        nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
+        _, nodes = chains_and_nodes(outgoing, flags["chains_file"])
         verifier = Verifier(
             sandbox=sandbox, pins=Pins(nodes=nodes, now_ms=lambda: time.time_ns() // 1_000_000) if nodes else None,
             generations=Generations(nodes, {**subject.generations, **KNOWN}),

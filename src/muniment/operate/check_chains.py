@@ -127,7 +127,7 @@ def check_configured(settings: Settings) -> list[Report]:
 
 
 async def _check_configured(settings: Settings, lists: Path) -> list[Report]:
-    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    chains = load_chains(settings.chains_file)
     clock = Clock.trusted(lambda: time.time_ns() // 1_000_000)
     async with Outgoing(allow_private=settings.allow_private_networks) as outgoing:
         holdings = build_holdings(settings, chains, outgoing, clock, lists)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muniment.chains.catalogue import load_chains
@@ -36,7 +35,7 @@ async def opened_import(
     and the reason, `on_shared` the number of each line with a second intent of one nonce. Raises `Refusal`, `OSError`,
     and `ValueError` for a wrong chains file.
     """
-    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    chains = load_chains(settings.chains_file)
     async with databases.opened(settings) as database:
         await (database.migrate() if settings.migrates_at_start else database.check())
         source, start = None if is_stream else json_lines.fingerprint(file), Progress()

@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -35,7 +34,7 @@ _INPUT: Final = {
 
 def development_nodes(settings: Settings) -> list[str]:
     """The RPC URLs on this machine: development nodes, which give coins to any address."""
-    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None).values()
+    chains = load_chains(settings.chains_file).values()
     urls = [url for chain in chains for url in chain.rpc_urls]
     return [url for url in urls if urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}]
 

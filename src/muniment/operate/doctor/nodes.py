@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from muniment.chains.catalogue import load_chains
@@ -36,7 +35,7 @@ async def check_chains(examined: Examined) -> list[Finding]:
     """A finding for each chain with a URL, and for its watcher if settlements are followed."""
     settings = examined.settings
     try:
-        chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+        chains = load_chains(settings.chains_file)
     except (OSError, ValueError) as error:
         return [fail(str(error), "repair the file that MUNIMENT_CHAINS_FILE names")]
     served = [chain for chain in chains.values() if chain.rpc_urls]

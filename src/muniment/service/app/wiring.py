@@ -156,7 +156,7 @@ def build_context(
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     if settings.tlog_name:
         read_policy(settings)  # raises for an unusable file, before resources are opened
-    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    chains = load_chains(settings.chains_file)
     outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)
     return Context(
         settings=settings,
