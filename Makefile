@@ -70,10 +70,14 @@ pictures: $(VENV)/dev
 unit: $(VENV)/dev
 	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist loadfile -m "not long and not timed" tests/unit
 
-# A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
-# clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
+# A hundred kills of processes and of PostgreSQL under load, on each engine, and as many of two relayers and of what
+# writes a journal; SOAK_ROUNDS says how many. Then honest clients beside each attack of tests/support/attacking.py for
+# a minute, as a table; ATTACK_SECONDS says how long.
 soak: $(VENV)/dev
-	$(VENV)/bin/pytest -s -p no:xdist tests/soak/test_kills.py tests/soak/test_attacks.py
+	SOAK_ROUNDS=$${SOAK_ROUNDS:-100} $(VENV)/bin/pytest -s -p no:xdist tests/soak/test_kills.py \
+	  tests/process/test_relayer.py::test_two_relayers_that_are_killed_again_and_again_lose_and_repeat_nothing \
+	  tests/process/test_journal_killed.py::test_every_run_is_published_once_after_many_kills \
+	  tests/soak/test_attacks.py
 
 # A hundred thousand broken requests to the server and, where nginx is installed, as many through it in two forms;
 # FUZZ_REQUESTS says how many, FUZZ_SEED which.

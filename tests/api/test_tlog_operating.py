@@ -171,7 +171,9 @@ async def test_a_rotation_is_announced_by_the_key_before(context: Context, clock
     # The service has the secret as its own from now on; the fact that waited is in the new epoch.
     after = replace_key(context, NEXT_KEY, "")
     assert (await turn(after, clock)).note_size == 3
-    assert parse_checkpoint(parse_note((await epoch_of(after)).note.encode()).text).origin == f"{NAME}/log/2"  # type: ignore[union-attr]
+    note = (await epoch_of(after)).note
+    assert note is not None
+    assert parse_checkpoint(parse_note(note.encode()).text).origin == f"{NAME}/log/2"
 
 
 def replace_key(context: Context, key: str, next_key: str) -> Context:

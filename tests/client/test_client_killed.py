@@ -61,12 +61,12 @@ def running(site: Site, mode: str, directory: Path) -> Generator[subprocess.Pope
 
 def killed_until(site: Site, mode: str, directory: Path, done: Callable[[], int]) -> int:
     """Kill the program at any time, until `done` counts all intents; how often."""
-    chance, deadline = random.Random(9), time.monotonic() + SECONDS_MAX
-    kills = 0
+    chance, kills = random.Random(9), 0
     while done() < INTENTS:
         begun = done()
         steps = chance.randrange(1, 120)
         with running(site, mode, directory) as process:
+            deadline = time.monotonic() + SECONDS_MAX
             while done() < min(begun + steps, INTENTS):
                 assert process.poll() is None, "the program ended by itself"
                 assert time.monotonic() < deadline

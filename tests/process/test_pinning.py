@@ -33,7 +33,7 @@ async def test_a_run_reads_the_highest_block_that_is_not_after_its_time(nodal: N
 async def test_a_block_far_below_the_head_is_found_in_few_requests(nodal: Nodal) -> None:
     base = nodal.newest_s
     (wanted,) = nodal.mine(base + 10)
-    nodal.chain.ask("anvil_mine", hex(3_000), hex(12))
+    nodal.chain.ask("anvil_mine", hex(300), hex(12))
     url = nodal.node()
     assert await nodal.pins(url).pin(CHAIN_ID, base + 10) == pin_of(wanted)
     assert len(nodal.proxies[0].requests) <= 8

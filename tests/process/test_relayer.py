@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import warm
 from builders import TriggerDraft, Wallet, cron, once
 from guest_functions import INPUTS, bundle
 from muniment.client import Bundle, KeySigner, Registry
@@ -27,6 +28,8 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 # These end a hang.
 SECONDS_MAX = 120
+# How often the relayers are killed in a long run; `make soak` does it a hundred times.
+KILLS = int(os.environ.get("SOAK_ROUNDS", "10"))
 
 
 @dataclass
@@ -47,13 +50,15 @@ class Site:
             path.write_text("[relayer]\n" + "".join(f"{each} = {json.dumps(lines[each])}\n" for each in lines))
         return path
 
-    def command(self, name: str, *words: str) -> list[str]:
-        return [sys.executable, "-m", "muniment", "relayer", "--config", str(self.config(name)), "--any", *words]
+    def words(self, name: str, *words: str) -> list[str]:
+        return ["relayer", "--config", str(self.config(name)), "--any", *words]
 
     def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(name, *words), capture_output=True, text=True, check=False, timeout=SECONDS_MAX
-        )
+        return warm.run(*self.words(name, *words), timeout=SECONDS_MAX)
+
+    def start(self, name: str, *words: str) -> warm.WarmProcess:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            return warm.popen(self.words(name, *words), os.environ, stdout=log.fileno(), stderr=log.fileno())
 
     def sign(self, number: int = 1, **members: Any) -> str:
         """A trigger that is due now, and once."""
@@ -122,45 +127,39 @@ def test_an_explanation_says_what_happened_and_when_the_next_run_is(site: Site) 
 
 def test_wrong_settings_are_named_on_one_line(site: Site) -> None:
     site.config("relayer")
-    command = [each for each in site.command("relayer", "--once") if each != "--any"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+    done = warm.run(*[each for each in site.words("relayer", "--once") if each != "--any"])
     assert done.returncode == 2
     assert "relayer.signers is not set" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_second_relayer_on_one_journal_is_refused(site: Site) -> None:
-    with subprocess.Popen(site.command("relayer"), stderr=subprocess.PIPE, text=True) as first:
-        assert first.stderr is not None
-        try:
-            while "following" not in first.stderr.readline():
-                assert first.poll() is None
-            refused = site.run("relayer", "--once")
-            assert refused.returncode == 2
-            assert "another relayer has the journal" in refused.stderr
-            assert site.run("relayer", "explain", site.sign()).returncode == 0
-        finally:
-            first.send_signal(signal.SIGTERM)
-            assert first.wait(SECONDS_MAX) == 0
-            first.stderr.read()
+    first = warm.popen(site.words("relayer"), os.environ, stderr=subprocess.PIPE)
+    assert first.stderr is not None
+    try:
+        while "following" not in first.stderr.readline():
+            assert first.poll() is None
+        refused = site.run("relayer", "--once")
+        assert refused.returncode == 2
+        assert "another relayer has the journal" in refused.stderr
+        assert site.run("relayer", "explain", site.sign()).returncode == 0
+    finally:
+        first.send_signal(signal.SIGTERM)
+        first.communicate(SECONDS_MAX)
+    assert first.returncode == 0
 
 
 def killed(site: Site, names: list[str], *, kills: int, triggers: int, seed: int) -> None:
     """Sign triggers, run relayers side by side that are killed at random moments, and then let each end by itself."""
     dice = random.Random(seed)
-    for name in names:
-        site.config(name)
     sigs = [site.sign(1 + n % 5, version=f"{n}.0.0") for n in range(triggers)]
     for _ in range(kills):
-        running = [
-            subprocess.Popen(site.command(name, "--once"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            for name in names
-        ]
+        # Any moment: when the registry has so many runs more, and a little later.
         wanted = len(site.get("/executions", limit=100)) + dice.randint(0, 2)
-        until = time.monotonic() + dice.uniform(0.3, 2.5)
-        # The moment is any: by what the registry has, or by time.
-        while time.monotonic() < until and len(site.get("/executions", limit=100)) <= wanted:
+        running = [site.start(name, "--once") for name in names]
+        while len(site.get("/executions", limit=100)) < wanted and any(each.poll() is None for each in running):
             time.sleep(0.02)
+        time.sleep(dice.uniform(0, 0.3))
         for process in running:
             process.kill()
             process.wait()
@@ -188,5 +187,5 @@ def test_two_relayers_that_are_killed_lose_and_repeat_nothing(site: Site) -> Non
 
 
 @pytest.mark.long
-def test_two_relayers_that_are_killed_a_hundred_times_lose_and_repeat_nothing(site: Site) -> None:
-    killed(site, ["one", "two"], kills=50, triggers=60, seed=4)
+def test_two_relayers_that_are_killed_again_and_again_lose_and_repeat_nothing(site: Site) -> None:
+    killed(site, ["one", "two"], kills=KILLS, triggers=min(2 * KILLS, 60), seed=4)

@@ -24,6 +24,8 @@ _LOADED = (
     "muniment.service.app", "muniment.service.server.run", "muniment.service.storage.postgres.engine",
     "muniment.service.storage.sqlite.engine", "uvloop",
 )  # fmt: skip
+# What only some commands load, before the first of them is forked.
+_LOADED_FOR = {"relayer": ("muniment.relayer.program",)}
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
@@ -40,6 +42,8 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
             if not message:
                 return None
             request: dict[str, Any] = json.loads(message)
+            for name in _LOADED_FOR.get("".join(request["arguments"][1:2]), ()):
+                importlib.import_module(name)
             if not (pid := os.fork()):
                 selector.close()  # an object that closed its descriptor later would close another's
                 control.close()

@@ -164,7 +164,7 @@ def test_an_event_is_due_until_its_delta() -> None:
         ("ab", [["x", "a"], ["y", "b"]], True), ("a", [[], []], False), ("", [[]], False), ("", [], True),
     ],
 )  # fmt: skip
-def test_topics_are_choices_for_each_place(topics: str, wanted: list[list[str]], is_wanted: bool) -> None:  # noqa: FBT001
+def test_topics_are_choices_for_each_place(topics: str, wanted: list[list[str]], is_wanted: bool) -> None:  # noqa: FBT001 - a column of the table
     assert matches([*topics], wanted) is is_wanted
 
 

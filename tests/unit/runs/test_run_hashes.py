@@ -92,5 +92,5 @@ values = st.recursive(
 
 
 @given(values)
-def test_canonical_json_is_that_of_another_implementation(value: object) -> None:
-    assert canonical_json(value) == rfc8785.dumps(value)  # pyright: ignore[reportArgumentType]
+def test_canonical_json_is_that_of_another_implementation(value: Any) -> None:
+    assert canonical_json(value) == rfc8785.dumps(value)

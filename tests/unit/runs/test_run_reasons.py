@@ -14,13 +14,13 @@ def test_each_reason_belongs_to_one_result() -> None:
 
 
 def test_verdicts_follow_from_bytes_and_blocks() -> None:
-    verdicts = {code for code in REASONS["stopped"] if is_verdict("stopped", code)}  # pyright: ignore[reportArgumentType]
+    verdicts = {code for code in REASONS["stopped"] if is_verdict("stopped", code)}
     assert verdicts == set(get_args(StopVerdict))
     assert set(REASONS["stopped"]) == verdicts | set(get_args(StopNote))
     assert is_verdict("intents", None)
     assert is_verdict("nothing", None)
     for result in ("missed", "skipped", "incomplete"):
-        assert not any(is_verdict(result, code) for code in REASONS[result])  # pyright: ignore[reportArgumentType]
+        assert not any(is_verdict(result, code) for code in REASONS[result])
 
 
 def test_the_bytes_of_results_are_those_of_the_definition() -> None:

@@ -44,7 +44,7 @@ RESULT_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {name: n for n, name in enumerate(get_args(get_args(RunResult)[0]))}
 )
 # The reasons of each result that has one, and what they mean.
-REASONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+REASONS: Final[Mapping[RunResult, Mapping[RunReasonCode, str]]] = MappingProxyType(
     {
         "stopped": MappingProxyType(
             {
