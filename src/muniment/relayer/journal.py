@@ -100,8 +100,9 @@ def event_key(event: Occurrence) -> bytes:
 
 
 class Journal:
-    """The journal in the file at `path`, which is created. Every method that writes returns when the disk has it.
+    """The journal in the file at `path`, which is created.
 
+    Every method that writes returns when the disk has it, but for `published`.
     Raises `JournalError` when the file cannot be used, and `OSError`.
     """
 
@@ -116,7 +117,6 @@ class Journal:
         with _locked(path), _connected(path) as connection:
             is_new = _is_new(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
             if is_new:
                 connection.executescript(
                     f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={_APPLICATION:d};"
@@ -224,9 +224,12 @@ class Journal:
                 self._decide(due.sig, due.timestamp_ms)
 
     def published(self, entry: Entry, now_ms: int) -> None:
-        """The registry has the run. Earlier ticks of the trigger are no longer needed, nor the bytes."""
+        """The registry has the run. Earlier ticks of the trigger are no longer needed, nor the bytes.
+
+        The disk has it with the next write: after a power failure the run is published again, which changes nothing.
+        """
         key = (entry.sig.raw, entry.kind)
-        with self._writing():
+        with self._writing(is_flushed=False):
             self._connection.execute(
                 "UPDATE journal_runs SET state = 2, body = NULL, written_ms = ? WHERE sig = ? AND kind = ? AND key = ?",
                 (now_ms, *key, key_of(entry.kind, entry.payload)),
@@ -333,8 +336,9 @@ class Journal:
         return [_entry(row) for row in rows]
 
     @contextmanager
-    def _writing(self) -> Generator[None]:
-        """One transaction, on the disk at its end."""
+    def _writing(self, *, is_flushed: bool = True) -> Generator[None]:
+        """One transaction, on the disk at its end, or else at the end of the next one that is flushed."""
+        self._connection.execute(f"PRAGMA synchronous={'FULL' if is_flushed else 'NORMAL'}")
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -67,6 +67,21 @@ def test_a_run_is_planned_then_ran_then_published(journal: Journal) -> None:
     assert (published.state, published.body, published.hash) == (State.PUBLISHED, b"", HASH)
 
 
+def test_the_disk_has_each_write_at_its_end_but_that_of_a_published_run(journal: Journal) -> None:
+    def is_flushed() -> bool:
+        (level,) = journal._connection.execute("PRAGMA synchronous").fetchone()
+        return level == 2  # FULL
+
+    journal.plan([tick(100)], 1)
+    assert is_flushed()
+    journal.ran(tick(100), "nothing", b"x", HASH, 2)
+    assert is_flushed()
+    journal.published(journal.unfinished(State.RAN)[0], 3)
+    assert not is_flushed()
+    journal.plan([tick(200)], 4)
+    assert is_flushed()
+
+
 def test_a_planned_run_that_is_planned_again_stays_as_it_is(journal: Journal) -> None:
     journal.plan([tick(100)], 101)
     journal.ran(tick(100), "nothing", b"first", HASH, 102)
