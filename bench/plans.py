@@ -107,9 +107,9 @@ TRIGGERS: Final[list[Case]] = [
     triggers_listed("created in a day in the middle, of a signer", lambda rows, n: {
         "created_before": NOW_MS - rows * MS_BETWEEN // 2, "created_after": NOW_MS - rows * MS_BETWEEN // 2 - DAY,
         "signer": signer(1 + n)}),
-    triggers_listed("behind a cursor, newest first", lambda rows, n: {"cursor": at(rows, n)}),
-    triggers_listed("behind a cursor, oldest first", lambda rows, n: {"cursor": at(rows, n), "sort": 1}),
-    triggers_listed("of a signer behind a cursor, oldest first",
+    triggers_listed("after a cursor, newest first", lambda rows, n: {"cursor": at(rows, n)}),
+    triggers_listed("after a cursor, oldest first", lambda rows, n: {"cursor": at(rows, n), "sort": 1}),
+    triggers_listed("of a signer after a cursor, oldest first",
                     lambda rows, n: {"signer": signer(1 + n), "cursor": at(rows, n), "sort": 1}),
     triggers_listed("100 by signature", lambda _, n: {
         "sigs": [sig_of(k * 7 + n + 1) for k in range(100)], "limit": 100}),
@@ -128,7 +128,7 @@ INTENTS: Final[list[Case]] = [
     intents_listed("expired intents", lambda _, __: {"status": "expired"}),
     intents_listed("succeeded intents of a user", lambda _, n: {"user": signer(1 + n), "status": "succeeded"}),
     ("mark those that have expired", lambda db, _, __: mark_expired(db, Moment(NOW_MS, 3_600))),
-    intents_listed("intents behind a cursor, oldest first", lambda rows, n: {"cursor": at(rows, n), "sort": 1}),
+    intents_listed("intents after a cursor, oldest first", lambda rows, n: {"cursor": at(rows, n), "sort": 1}),
 ]
 
 

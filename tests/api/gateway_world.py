@@ -54,7 +54,7 @@ async def get_file(context: Context, request: Request, cid: Cid, name: EntryName
 
 @dataclass
 class World:
-    """The store behind `app`, and what was put into it."""
+    """The store of `app`, and what was put into it."""
 
     directory: Path
     settings: Settings = field(default_factory=Settings)

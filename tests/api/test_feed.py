@@ -243,7 +243,7 @@ async def test_a_position_beyond_the_highest_number_is_too_old(client: httpx2.As
 async def test_old_events_are_removed_and_a_cursor_before_them_is_too_old(
     client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
-    behind = await link_to_now(client)
+    pruned = await link_to_now(client)
     cid = await deploy(client)
     await register(client, TriggerDraft(cid))
     midway = await link_to_now(client)
@@ -257,7 +257,7 @@ async def test_old_events_are_removed_and_a_cursor_before_them_is_too_old(
 
     assert await sweep() == 2
     assert await sweep() == 0
-    check_refusal(await client.get(behind), 410, "cursor-too-old")
+    check_refusal(await client.get(pruned), 410, "cursor-too-old")
     assert kinds(await all_after(client, midway)) == ["trigger.created"]
     clock.advance(hours=30 * 24 + 1)
     assert await sweep() == 0  # the newest stays, and with it the highest number

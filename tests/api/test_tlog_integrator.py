@@ -102,9 +102,9 @@ async def test_a_fact_has_the_index_that_its_run_says(context: Context, clock: C
     for seq, sig in rows:
         run = await store.find_run(context.database, epoch.epoch, store.TRIGGER, seq)
         assert run
-        behind = sum(run.first_seq <= other < seq for other, _ in rows)
-        assert behind < run.count <= 256
-        assert entries[run.first_index + behind].split(b"\n")[1].decode() == "0x" + sig.hex()
+        earlier = sum(run.first_seq <= other < seq for other, _ in rows)
+        assert earlier < run.count <= 256
+        assert entries[run.first_index + earlier].split(b"\n")[1].decode() == "0x" + sig.hex()
     assert await context.database.fetch("SELECT count(*) FROM tlog_runs") == [(2,)]
 
 

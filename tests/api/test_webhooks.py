@@ -149,7 +149,7 @@ async def test_null_takes_filters_away_and_what_is_left_out_stays(operator: Make
     assert changed["types"] == ["muniment.function.created"]
 
 
-async def test_a_removed_webhook_leaves_nothing_behind(
+async def test_of_a_removed_webhook_nothing_is_left(
     operator: Maker, receiver: Receiver, nothing_stored: Callable[[], Any]
 ) -> None:
     async with nothing_stored():

@@ -34,7 +34,7 @@ async def looking(chromium: Browser, registry: Registry, path: str) -> AsyncGene
 
 
 async def hide(page: Page, *, hidden: bool) -> None:
-    """Put the page behind another tab, or before it again: a browser without a window has no tabs."""
+    """Hide the page as another tab would, or show it again: a browser without a window has no tabs."""
     await page.evaluate(f"testHidden = {str(hidden).lower()}; document.dispatchEvent(new Event('visibilitychange'))")
 
 

@@ -90,15 +90,15 @@ async def test_a_change_while_events_are_delivered_repeats_none_and_a_replay_goe
         await until(lambda: len(taker.ids) >= 400)
         assert taker.ids == ids[: len(taker.ids)]
 
-        # The stored cursor is behind a delivery that is on its way; it is a place for a replay as any other.
+        # The stored cursor lies after a delivery that is on its way; a replay may begin there as anywhere else.
         taker.gate.clear()
         await until(taker.is_waiting.is_set)
         place = (await call("GET", path))["cursor"]
         await call("POST", f"{path}/replay", {"cursor": place})
         await call("POST", f"{path}/rotate")
         taker.gate.set()
-        behind = ids.index(place) + 1
-        await until(lambda: taker.ids[-1] == ids[-1] and ids[behind] in taker.ids[behind + 1 :])
-    again = taker.ids.index(ids[behind], behind + 1)
+        later = ids.index(place) + 1
+        await until(lambda: taker.ids[-1] == ids[-1] and ids[later] in taker.ids[later + 1 :])
+    again = taker.ids.index(ids[later], later + 1)
     assert taker.ids[:again] == ids[:again]
-    assert taker.ids[again:] == ids[behind:]
+    assert taker.ids[again:] == ids[later:]

@@ -105,7 +105,7 @@ async def test_receivers_that_fail_cost_only_themselves(registry: Registry) -> N
         await registry.add(EVENTS)
         await until(lambda: len(seen) >= EVENTS)
         took_s = time.monotonic() - began
-        await asyncio.sleep(17)  # the longest attempt, and the store behind it
+        await asyncio.sleep(17)  # the longest attempt, and then its write
         shown = {name: await registry.shown(hook) for name, hook in hooks.items()}
         at_end = await registry.shown(endless)
     print(f"{EVENTS} events to the good receiver in {took_s:.2f} s")

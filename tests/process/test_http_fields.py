@@ -1,4 +1,4 @@
-"""Repeated header fields, and fields behind a body, do not count as a single header field."""
+"""Repeated header fields, and fields after a body, do not count as a single header field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRACES = ["4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One for all tests here: nothing that they send leaves anything behind."""
+    """One for all tests here: nothing that they send has an effect later."""
     with Service(tmp_path_factory.mktemp("fields") / "data") as started:
         yield started
 

@@ -70,7 +70,7 @@ async def test_every_session_has_every_bound(
         )
         assert {name for name, *_ in rows} == set(BOUNDS)
         assert all(0 < value <= 10_000 and unit == "ms" for _, value, unit in rows)
-    monkeypatch.undo()  # this session is that of the test
+    monkeypatch.undo()  # the connection of the test has no such bound
     admin = await asyncpg.connect(bounds_url)
     sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'bounds' AND {OURS}"
     assert await admin.fetchval(sql) == SESSIONS

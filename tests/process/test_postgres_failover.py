@@ -83,7 +83,7 @@ async def test_with_an_asynchronous_replica_only_writes_that_it_had_not_received
         lost = set(load.triggers) - kept
         assert safe <= kept
         assert lost
-        sys.stdout.write(f"{len(lost)} of {len(load.triggers)} acknowledged triggers were lost behind a cut\n")
+        sys.stdout.write(f"{len(lost)} of {len(load.triggers)} acknowledged triggers were lost by a cut\n")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from service import Service
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One for all tests here: nothing that they send leaves anything behind."""
+    """One for all tests here: nothing that they send has an effect later."""
     with Service(tmp_path_factory.mktemp("raw") / "data") as started:
         yield started
 

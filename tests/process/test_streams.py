@@ -11,7 +11,7 @@ import pytest
 
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from streams_world import Connect, Start, add, client, connect, ids_behind, remove, start, until_gauge
+from streams_world import Connect, Start, add, client, connect, ids_after, remove, start, until_gauge
 
 __all__ = ["client", "connect", "start"]  # the fixtures
 
@@ -59,7 +59,7 @@ async def test_a_client_that_is_cut_off_again_and_again_misses_nothing_and_sees_
         stream.writer.transport.abort()
         stream, cuts = await connect(site.urls[0], after=last), cuts + 1
     await writing
-    wanted = await ids_behind(site.urls[0], begin)
+    wanted = await ids_after(site.urls[0], begin)
     while len(seen) < len(wanted):
         seen.append((await stream.event()).id)
     assert seen == wanted
@@ -75,9 +75,9 @@ async def test_a_quiet_stream_sends_its_position(start: Start, connect: Connect,
     while beat.id == first.id:
         beat = await stream.block()
     assert beat.fields.keys() == {"id"}
-    # The place is behind the three events that the filter leaves out.
-    behind = await client.get(f"{site.urls[0]}/events", params={"cursor": beat.id})
-    assert (behind.json(), behind.headers["x-caught-up"]) == ([], "true")
+    # The place is after the three events that the filter leaves out.
+    later = await client.get(f"{site.urls[0]}/events", params={"cursor": beat.id})
+    assert (later.json(), later.headers["x-caught-up"]) == ([], "true")
 
 
 async def test_filters_choose_the_events_of_a_stream(start: Start, connect: Connect) -> None:

@@ -106,10 +106,10 @@ def operator_of(service: Service, stored: dict[str, str]) -> str:
 
 def rows(service: Service, names: list[str], operator: str, cid: str, sig: str) -> dict[str, Felt]:
     """Do it, and show each row as it is known."""
-    behind = first_position(service.url)
+    begin = first_position(service.url)
     table: dict[str, Felt] = {}
     for name in ("nothing", *names):
-        honest = Honest(service, operator, cid, sig, behind)
+        honest = Honest(service, operator, cid, sig, begin)
         table[name] = asyncio.run(_beside(honest, service, name))
         print(table[name].row(name, table["nothing"]), flush=True)
     return table

@@ -93,12 +93,12 @@ HEAD = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|"
 class Honest:
     """Honest clients of a service, at 127.0.0.1, during one attack. Their triggers are of a new wallet."""
 
-    def __init__(self, service: Service, operator_key: str, cid: str, sig: str, behind: str) -> None:
-        """`sig` is the trigger to read; `behind` is the position of the stream."""
+    def __init__(self, service: Service, operator_key: str, cid: str, sig: str, begin: str) -> None:
+        """`sig` is the trigger to read; `begin` is the position from which the stream is read."""
         self.felt = Felt()
         self._service = service
         self._operator = {"x-operator-key": operator_key}
-        self._cid, self._sig, self._behind = cid, sig, behind
+        self._cid, self._sig, self._begin = cid, sig, begin
         self._wallet = Wallet(secrets.randbits(64))
         self._events = ""
         self._to_end: list[str] = []
@@ -229,7 +229,7 @@ class Honest:
 
     async def _follow(self) -> None:
         """Follow a stream from an old position; measure the delay of its events."""
-        began, seen, last = time.monotonic(), 0, self._behind
+        began, seen, last = time.monotonic(), 0, self._begin
         while seen < BEHIND:
             with suppress(OSError, EOFError, TimeoutError):
                 stream = await EventStream.open(self._service.url, after=last)

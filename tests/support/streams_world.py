@@ -86,7 +86,7 @@ async def until_gauge(client: httpx2.AsyncClient, url: str, name: str, value: fl
             await asyncio.sleep(0.1)
 
 
-async def ids_behind(url: str, cursor: str) -> list[str]:
+async def ids_after(url: str, cursor: str) -> list[str]:
     """Ids of every event after a position, page by page."""
     found: list[str] = []
     async with httpx2.AsyncClient(base_url=url) as client:

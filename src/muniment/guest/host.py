@@ -54,7 +54,7 @@ class Host:
         self.intents: list[tuple[IntentKind, bytes]] = []
 
     def function(self, module: str, name: str) -> Callable[..., int | None]:
-        """The function behind an import that `module.FUNCTIONS` lists."""
+        """What an import of `module.FUNCTIONS` does when it is called."""
         if name in _KINDS and module == "environment":
             return partial(self._send, _KINDS[name])
         queries: dict[str, Query] = {f"_{query}Query": query for query in QUERIES}

@@ -52,8 +52,8 @@ def recorded_run(
 def _fitting(record: NewRun) -> NewRun:
     """The record without what it has no room for: first the last lines of its log.
 
-    Where that is not enough, the calls behind answers, which whoever runs it again makes anew; then what was asked
-    without an answer.
+    Where that is not enough, the calls from which answers were made, since whoever verifies the run makes them again;
+    then the parameters of questions that got no answer.
     """
     for shorter in (_whole, _without_calls, _without_questions):
         record = shorter(record)

@@ -63,7 +63,7 @@ async def test_creators_take_turns_when_all_places_are_taken() -> None:
     assert [creators[uploads.index(upload)] for upload in began] == [FIRST, SECOND, THIRD, FIRST, SECOND, FIRST]
 
 
-async def test_an_upload_that_waits_behind_others_of_its_creator_is_refused() -> None:
+async def test_an_upload_that_waits_for_others_of_its_creator_is_refused() -> None:
     checks, began = Checks(2, "test", queue_seconds_max=0.05), list[Upload]()
     running, next_one, refused = Upload(began), Upload(began), Upload(began)
     tasks = [asyncio.create_task(checks.run(FIRST, upload)) for upload in (running, next_one, refused)]

@@ -129,7 +129,7 @@ WRONG = {
     "version 2": (b"\0asm\2\0\0\0", "version 02000000"),
     "version 0x0100": (b"\0asm\1\1\0\0", "version 01010000"),
     "a component": (b"\0asm\x0d\0\1\0", "is a WebAssembly component"),
-    "html behind the preamble": (EMPTY + HTML, "section 60 is longer than"),
+    "html after the preamble": (EMPTY + HTML, "section 60 is longer than"),
     "a section number alone": (EMPTY + b"\1", "ends too early"),
     "a section longer than the file": (EMPTY + b"\1\5\0", "section 1 is longer than"),
     "a section of 4 GiB": (EMPTY + b"\1\xff\xff\xff\xff\x0f", "section 1 is longer than"),

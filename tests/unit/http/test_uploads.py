@@ -90,7 +90,7 @@ TAKEN = {
     "with the same name in UTF-8 before": manifest(
         DISPOSITION + b"filename*=UTF-8'en'manifest%2Ejson; name=file; filename=\"manifest.json\""
     ) + MODULE + END,
-    "with something behind it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + GIVEN,
+    "with something after it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + GIVEN,
 }  # fmt: skip
 
 
@@ -123,8 +123,8 @@ REFUSED = {
     "a path of Windows": GIVEN + part("C:\\fakepath\\function.wasm", WASM) + END,
     "an escaped path of Windows": GIVEN + part("C:\\\\function.wasm", WASM) + END,
     "a NUL in the name": GIVEN + part("function.wasm\0.png", WASM) + END,
-    "a NUL behind the name": GIVEN + part("function.wasm\0", WASM) + END,
-    "a space behind the name": GIVEN + part("function.wasm ", WASM) + END,
+    "a NUL after the name": GIVEN + part("function.wasm\0", WASM) + END,
+    "a space after the name": GIVEN + part("function.wasm ", WASM) + END,
     "a percent-encoded name": GIVEN + part("function%2ewasm", WASM) + END,
     "a look-alike": GIVEN + part("function\u2024wasm", WASM) + END,
     "filename*": manifest(PLAIN + b"; filename*=UTF-8''x.png") + MODULE + END,

@@ -33,7 +33,7 @@ async def lingering() -> Wire:
     return wire
 
 
-async def test_bytes_behind_a_refusal_are_dropped_while_they_come_fast_enough() -> None:
+async def test_bytes_after_a_refusal_are_dropped_while_they_come_fast_enough() -> None:
     wire = await lingering()
     for _ in range(10):
         wire.send(b"x" * int(LINGERING_BYTES_PER_SECOND_MIN * LOOK_SECONDS))

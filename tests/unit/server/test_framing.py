@@ -106,7 +106,7 @@ async def test_a_malformed_body_is_refused_and_not_served_as_well() -> None:
 
 
 @pytest.mark.parametrize("target", [b"test:443", b"/", b"*", b"http://test/"])
-async def test_nothing_behind_connect_is_served(target: bytes) -> None:
+async def test_nothing_after_connect_is_served(target: bytes) -> None:
     wire = Wire(create_answering())
     wire.send(b"CONNECT " + target + b" HTTP/1.1\r\nhost: test\r\n\r\n" + GET)
     await turns()
@@ -128,7 +128,7 @@ async def test_few_requests_wait_as_objects_and_all_are_answered() -> None:
     assert wire.connection._sending.unread_bytes() == 0
 
 
-async def test_a_client_that_half_closes_behind_many_requests_has_all_answers() -> None:
+async def test_a_client_that_half_closes_after_many_requests_has_all_answers() -> None:
     wire = Wire(create_answering())
     wire.send(GET * MANY + b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nhe")
     assert wire.connection.eof_received()

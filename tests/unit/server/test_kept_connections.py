@@ -1,4 +1,4 @@
-"""A connection that is kept alive: how long it may be idle, and what comes behind a request."""
+"""A connection that is kept alive: how long it may be idle, and what comes after a request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_the_timer_of_an_idle_connection_spares_a_request_that_takes_long(
     assert wire.transport.is_closed
 
 
-async def test_the_timer_spares_a_request_that_waited_behind_another() -> None:
+async def test_the_timer_spares_a_request_that_waited_for_another() -> None:
     wire, gate = await kept_with_a_closed_gate()
     wire.send(GET + GET)
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_an_empty_line_does_not_keep_a_connection_for_ever() -> None:
     assert wire.transport.is_closed
 
 
-async def test_a_head_behind_a_long_body_is_not_taken_for_a_long_head() -> None:
+async def test_a_head_after_a_long_body_is_not_taken_for_a_long_head() -> None:
     wire = Wire(create_answering())
     body = b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 199999\r\n\r\n" + 199_999 * b"x"
     wire.send(body + b"GET / HT")
@@ -89,7 +89,7 @@ async def test_a_head_that_is_too_long_does_not_get_the_answer_of_the_request_be
     assert wire.transport.is_half_closed
 
 
-async def test_nothing_more_is_read_while_requests_wait_behind_one() -> None:
+async def test_nothing_more_is_read_while_requests_wait_for_one() -> None:
     gate = asyncio.Event()
     wire = Wire(create_answering(gate))
     wire.send(GET * 40)

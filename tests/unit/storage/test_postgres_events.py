@@ -74,7 +74,7 @@ async def test_two_processes_that_change_the_same_intents_leave_every_version_in
         await each.close()
 
 
-async def test_while_a_transaction_runs_the_feed_shows_nothing_behind_it_and_loses_nothing(
+async def test_while_a_transaction_runs_the_feed_shows_nothing_after_it_and_loses_nothing(
     postgres_url: str, connections: tuple[asyncpg.Connection, asyncpg.Connection]
 ) -> None:
     slow, other = connections

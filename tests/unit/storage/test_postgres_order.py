@@ -33,7 +33,7 @@ async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[byte
 
 
 @pytest.mark.long
-async def test_a_reader_behind_two_writing_processes_sees_every_row_once(postgres_url: str) -> None:
+async def test_a_reader_after_two_writing_processes_sees_every_row_once(postgres_url: str) -> None:
     database = PostgresDatabase(postgres_url)
     commands = [[sys.executable, WRITER, postgres_url, str(first), str(COUNT)] for first in (0, COUNT)]
     writers = [subprocess.Popen(command) for command in commands]
@@ -62,7 +62,7 @@ async def test_a_row_above_a_running_writer_is_listed_and_not_yet_followed(postg
 
 
 @pytest.mark.long
-async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_behind_them(postgres_url: str) -> None:
+async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_after_them(postgres_url: str) -> None:
     database = PostgresDatabase(postgres_url)
     assert subprocess.run([sys.executable, WRITER, postgres_url, "1", "2"], check=False).returncode == 0
     # In the cluster of the dump a million transactions more had been counted.

@@ -232,7 +232,7 @@ async def test_a_work_failing_in_the_thread_gets_its_error_and_the_others_are_ke
 async def test_jobs_of_a_closed_loop_are_done(tmp_path: Path) -> None:
     made = SqliteDatabase(tmp_path / "other.db")
 
-    async def leave_one_behind() -> None:
+    async def leave_one_unfinished() -> None:
         with commit_held(made) as begun:
             first = asyncio.create_task(made.write(create))
             await begun()
@@ -244,7 +244,7 @@ async def test_jobs_of_a_closed_loop_are_done(tmp_path: Path) -> None:
     async def create(tx: Transaction) -> int:
         return await tx.execute(TABLE)
 
-    await asyncio.to_thread(asyncio.run, leave_one_behind())
+    await asyncio.to_thread(asyncio.run, leave_one_unfinished())
     await asyncio.sleep(0.1)
     await made.write(add("later"))
     assert await words(made) == ["left", "later"]

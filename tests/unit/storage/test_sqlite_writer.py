@@ -222,7 +222,7 @@ async def test_writes_beyond_the_queue_limit_are_refused_immediately(database: S
     assert await words(database) == ["first", "a", "b", "urgent"]
 
 
-async def test_all_callers_behind_a_lasting_lock_are_refused_in_time(tmp_path: Path) -> None:
+async def test_all_callers_that_wait_for_a_lasting_lock_are_refused_in_time(tmp_path: Path) -> None:
     limits = DatabaseLimits(write_wait_seconds_max=0.3, writes_per_group_max=1)
     async with opened(tmp_path / "test.db", limits, busy_timeout_ms=200) as database:
         with write_lock_held(tmp_path / "test.db"):

@@ -75,7 +75,7 @@ def test_other_answers_are_refused(content: bytes) -> None:
         parse_cosignature(content, TEXT, KEY.verifier, NOW_S)
 
 
-# Contents of `TestProcessConflictResponse` of sigsum.org/sigsum-go, pkg/client/client_test.go; behind them our own.
+# Contents of `TestProcessConflictResponse` of sigsum.org/sigsum-go, pkg/client/client_test.go; after them our own.
 SIZES = {
     b"": None, b"0\n": 0, b"50\n": 50, b"50": None, b"050\n": None,
     b"9223372036854775807\n": 2**63 - 1, b"9223372036854775808\n": None, b"-1\n": None, b"1 \n": None, b"1\n\n": None,

@@ -95,7 +95,7 @@ def test_the_library_verifies_with_the_old_and_the_new_secret_and_the_current_ma
         assert Verifier(keys.secret_text).verify(b'{"a":1}', fields) == {"a": 1}
         with pytest.raises(WebhookVerificationError):
             Verifier(keys.secret_text).verify(b'{"a":2}', fields)
-    # A library that looks only behind the last comma finds the current one.
+    # A library that looks only after the last comma finds the current one.
     last = Verifier(signers.current.secret_text).sign(
         "ZS0wYmFkY2FmZS0xMDA", datetime.fromtimestamp(now_s, UTC), '{"a":1}'
     )

@@ -179,7 +179,7 @@ def check_inodes(examined: Examined) -> list[Finding]:
 
 
 def check_fsync(examined: Examined, *, seconds_max: float = FSYNC_SECONDS_MAX) -> Finding:
-    """The time of an fsync in the data directory, with a nameless file that leaves nothing behind."""
+    """The time of an fsync in the data directory, with a nameless file, which is gone afterwards."""
     directory, times = examined.settings.data_dir, list[float]()
     try:
         for _ in range(_FSYNC_TRIES):
