@@ -430,10 +430,10 @@ class Relayer:
             _log.warning("the trigger rests after failures", trigger=sig, failures=failures, seconds=rest_ms // 1_000)
 
     async def _publish(self, entry: Entry) -> bool:
-        """Publish a run, unless that is being done; whether the registry has it now, or refuses it for ever."""
+        """Publish a run, unless that is being done; False: that failed, and is to be tried again."""
         key = (entry.sig, entry.payload)
         if key in self._published_now:
-            return False
+            return True
         self._published_now.add(key)
         try:
             published = await self.publishing.publish(entry)
@@ -474,7 +474,7 @@ class Relayer:
             self.journal.keep_fact("relayer", relayer)
 
     async def _publish_left(self) -> bool:
-        """Publish the runs in the journal that the registry does not have; whether all of them are published."""
+        """Publish the runs in the journal that the registry does not have; whether nothing failed."""
         left = self.journal.unfinished(State.RAN)
         self.figures.show("runs_unpublished", len(left))
         done = True

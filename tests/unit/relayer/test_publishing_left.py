@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,11 +12,12 @@ from muniment.protocol.runs.texts import Engine
 from muniment.relayer.due import Due
 from muniment.relayer.figures import Figures
 from muniment.relayer.journal import Entry, Journal, State
-from muniment.relayer.loop import Relayer
+from muniment.relayer.loop import Publishing, Relayer
 from muniment.relayer.publication import Published
 from muniment.relayer.settings import RelayerSettings, Served
 
 SETTINGS = RelayerSettings(registry="http://registry.test", served=Served(None, None, None))
+SIG = Signature.parse("0x" + "11" * 64 + "1b")
 # More than are published at once.
 COUNT = 20
 
@@ -29,20 +31,54 @@ class _Publishing:
         return Published(None)
 
 
+class _Slow:
+    """Publishes when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may = asyncio.Event(), asyncio.Event()
+
+    async def publish(self, entry: Entry) -> Published:
+        assert not self.begun.is_set(), f"{entry.payload!r} is published twice"
+        self.begun.set()
+        await self.may.wait()
+        return Published(None)
+
+
+def _keep(journal: Journal, tick_ms: int) -> None:
+    due = Due(SIG, 0, time_payload(tick_ms), tick_ms, tick_ms)
+    journal.plan([due], 0)
+    journal.ran(due, "nothing", b"{}", bytes(32), 0)
+
+
+def _relayer(journal: Journal, publishing: Publishing) -> Relayer:
+    return Relayer(
+        settings=SETTINGS, journal=journal, following=cast("Any", SimpleNamespace(tracked={})),
+        running=cast("Any", None), publishing=publishing, clock=cast("Any", SimpleNamespace(own_ms=lambda: 0)),
+        caps=cast("Any", SimpleNamespace()), figures=Figures(), engine=Engine("tests"),
+        events=cast("Any", SimpleNamespace(chains={})), funds=cast("Any", None),
+        ask_time=cast("Any", None), steady_s=lambda: 0.0, places=1,
+    )  # fmt: skip
+
+
 async def test_a_run_that_cannot_be_published_holds_up_no_other() -> None:
-    sig = Signature.parse("0x" + "11" * 64 + "1b")
     with Journal.in_memory() as journal:
         for tick_ms in range(COUNT):
-            due = Due(sig, 0, time_payload(tick_ms), tick_ms, tick_ms)
-            journal.plan([due], 0)
-            journal.ran(due, "nothing", b"{}", bytes(32), 0)
-        relayer = Relayer(
-            settings=SETTINGS, journal=journal, following=cast("Any", SimpleNamespace(tracked={})),
-            running=cast("Any", None), publishing=_Publishing(), clock=cast("Any", SimpleNamespace(own_ms=lambda: 0)),
-            caps=cast("Any", SimpleNamespace()), figures=Figures(), engine=Engine("tests"),
-            events=cast("Any", SimpleNamespace(chains={})), funds=cast("Any", None),
-            ask_time=cast("Any", None), steady_s=lambda: 0.0, places=1,
-        )  # fmt: skip
+            _keep(journal, tick_ms)
+        relayer = _relayer(journal, _Publishing())
         assert not await relayer._publish_left()
         assert [each.timestamp_ms for each in journal.unfinished(State.RAN)] == [0]
         assert 'failures_total{kind="internal"} 1' in relayer.figures.text()
+
+
+async def test_a_run_that_is_being_published_is_no_failure() -> None:
+    """After a failure the pause before the next try grows up to a minute."""
+    publishing = _Slow()
+    with Journal.in_memory() as journal:
+        _keep(journal, 1)
+        relayer = _relayer(journal, publishing)
+        first = asyncio.create_task(relayer._publish_left())
+        await publishing.begun.wait()
+        assert await relayer._publish_left()
+        publishing.may.set()
+        assert await first
+        assert journal.unfinished(State.RAN) == []
