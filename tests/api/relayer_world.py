@@ -36,6 +36,7 @@ from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Entry, Journal
+from muniment.relayer.logged_ends import LoggedEnds
 from muniment.relayer.loop import Made, NotYet, Publishing, Relayer
 from muniment.relayer.pinning import Pins
 from muniment.relayer.publication import Publication, Published
@@ -174,7 +175,10 @@ class World:
         retry = Retry(tries=1)
         with Journal.open(self.directory / f"{name}.db") as journal:
             registry = AsyncRegistry("http://test", operator_key=key or self.key, http=self.plain, retry=retry)
-            following = Following(registry=registry, journal=journal, served=served, own_ms=lambda: self.own_ms)
+            following = Following(
+                registry=registry, journal=journal, served=served, own_ms=lambda: self.own_ms,
+                ends=LoggedEnds(registry=registry, journal=journal, protocol="Mimic", own_ms=lambda: self.own_ms),
+            )  # fmt: skip
 
             async def is_canonical(_: object, __: int) -> bool:
                 return True

@@ -85,7 +85,9 @@ async def test_intents_left_by_a_killed_relayer_wait_until_the_triggers_are_read
         assert not await made.once()
     async with world.relayer() as made:
         old = made.following
-        made.following = SlowToRead(registry=old.registry, journal=old.journal, served=old.served, own_ms=old.own_ms)
+        made.following = SlowToRead(
+            registry=old.registry, journal=old.journal, served=old.served, ends=old.ends, own_ms=old.own_ms
+        )  # fmt: skip
         assert isinstance(made.publishing, Publication)
         made.publishing = published = Heard(replace(made.publishing, asked_again=made.following.asked_again))
         serving = asyncio.create_task(made.serve())

@@ -18,6 +18,7 @@ from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Journal
+from muniment.relayer.logged_ends import LoggedEnds
 from muniment.relayer.loop import Relayer, Running
 from muniment.relayer.pinning import Pins
 from muniment.relayer.publication import Publication
@@ -55,7 +56,10 @@ class ChainRelayer:
 
         with Journal.open(self.path) as journal:
             registry = AsyncRegistry("http://test", operator_key=self.key, http=self.plain, retry=Retry(tries=1))
-            following = Following(registry=registry, journal=journal, served=SETTINGS.served, own_ms=lambda: now_ms)
+            following = Following(
+                registry=registry, journal=journal, served=SETTINGS.served, own_ms=lambda: now_ms,
+                ends=LoggedEnds(registry=registry, journal=journal, protocol="Mimic", own_ms=lambda: now_ms),
+            )  # fmt: skip
             watched = pins.nodes[CHAIN_ID].chain
             events = EventRuns(
                 chains={CHAIN_ID: type(watched)(CHAIN_ID, "Local", confirmations=confirmations)}, pins=pins,

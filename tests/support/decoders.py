@@ -568,6 +568,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "webhooks._filters_decoder Decoder",
             "pins.cid_of decode",
             "relayer.Content.read parse_json",
+            "relayer.LoggedEnds.read decode",
             "runs._blocks_decoder Decoder",
             "triggers._decoder Decoder",
             "functions.find_inputs decode",

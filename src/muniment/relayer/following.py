@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from muniment.client.flows.following import Event
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.journal import Journal
+    from muniment.relayer.logged_ends import LoggedEnds
     from muniment.relayer.settings import Served
 
 CREATED: Final = "muniment.trigger.created"
@@ -51,6 +52,7 @@ class Following:
     registry: AsyncRegistry
     journal: Journal
     served: Served
+    ends: LoggedEnds
     own_ms: Callable[[], int]
     on_change: Callable[[Signature], None] = lambda _: None
     tracked: dict[Signature, Tracked] = field(default_factory=dict[Signature, Tracked], init=False)
@@ -62,6 +64,7 @@ class Following:
         The cursor is taken first, so that no trigger is missed between the two. Raises the errors of the client.
         """
         cursor = await self.registry.events.begin()
+        await self.ends.read()
         found: list[Trigger] = [
             each
             async for each in self.registry.triggers.list(active=True, on_forged=_report_forged)
@@ -144,7 +147,16 @@ class Following:
     def _may_return(self, trigger: Trigger) -> bool:
         known = self.journal.known(trigger.sig)
         if known is None or known.ended_ms is None:
-            return True
+            deactivation = self.journal.logged_end(trigger.sig, trigger.signer)
+            if deactivation is None:
+                return True
+            _log.error(
+                "the registry shows a trigger as active whose deactivation is in its log", trigger=trigger.sig,
+                deactivation=deactivation,
+            )  # fmt: skip
+            self.journal.end(trigger.sig, deactivation, self.own_ms())
+            self._forget(trigger.sig)
+            return False
         _log.error("the registry shows a trigger as active that was seen ended", trigger=trigger.sig)
         self._forget(trigger.sig)
         return False

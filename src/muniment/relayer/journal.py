@@ -23,6 +23,7 @@ from muniment.relayer.due import Due, Gap, Occurrence, Seen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from muniment.protocol.evm.address import Address
     from muniment.protocol.runs.types import TriggerType
 
 # In the header of the file (https://sqlite.org/pragma.html#pragma_application_id): "muRJ".
@@ -40,6 +41,9 @@ CREATE TABLE journal_runs (
 ) WITHOUT ROWID;
 CREATE INDEX journal_runs_unfinished ON journal_runs (state, timestamp_ms) WHERE state < 2;
 CREATE INDEX journal_runs_of_events ON journal_runs (sig, event) WHERE event IS NOT NULL;
+CREATE TABLE journal_logged_ends (
+  sig BLOB NOT NULL, signer BLOB NOT NULL, ended_by BLOB NOT NULL, PRIMARY KEY (sig, signer)
+) WITHOUT ROWID;
 CREATE TABLE journal_facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _RUN: Final[LiteralString] = (
@@ -70,6 +74,14 @@ class Known(NamedTuple):
     failures: int
     rests_until_ms: int
     ended_ms: int | None
+
+
+class LoggedEnd(NamedTuple):
+    """A trigger that a deactivation in the transparency log names, by the signer of the deactivation."""
+
+    sig: Signature
+    signer: Address
+    deactivation: Signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +188,21 @@ class Journal:
                 "ON CONFLICT (sig) DO UPDATE SET ended_ms = ?2, ended_by = ?3 WHERE ended_ms IS NULL",
                 (sig.raw, now_ms, deactivation.raw),
             )
+
+    def keep_logged_ends(self, ends: Iterable[LoggedEnd]) -> None:
+        """Remember for ever what the transparency log of the registry has ended, also triggers that are not known."""
+        with self._writing():
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO journal_logged_ends VALUES (?, ?, ?)",
+                [(each.sig.raw, each.signer.raw, each.deactivation.raw) for each in ends],
+            )
+
+    def logged_end(self, sig: Signature, signer: Address) -> Signature | None:
+        """The deactivation by which the log has ended a trigger of this signer."""
+        row = self._connection.execute(
+            "SELECT ended_by FROM journal_logged_ends WHERE sig = ? AND signer = ?", (sig.raw, signer.raw)
+        ).fetchone()
+        return None if row is None else _sig(row[0])
 
     def plan(self, dues: Sequence[Due], now_ms: int) -> None:
         """Plan runs, before anything is asked for them. A run that is planned already stays.

@@ -138,6 +138,7 @@ class Relayer:
             group.create_task(self._follow())
             group.create_task(self._look_always())
             group.create_task(self._publish_always())
+            group.create_task(self.following.ends.read_always())
             for chain_id in self.events.chains:
                 group.create_task(self._read_events(chain_id))
 

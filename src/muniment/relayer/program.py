@@ -27,6 +27,7 @@ from muniment.relayer.figures import Figures
 from muniment.relayer.following import Following
 from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Journal
+from muniment.relayer.logged_ends import LoggedEnds
 from muniment.relayer.loop import Publishing, Relayer
 from muniment.relayer.pinning import Pins, nodes_of
 from muniment.relayer.publication import Content, Publication, Published
@@ -80,7 +81,10 @@ async def assembled(
         journal = stack.enter_context(Journal.open(settings.state) if publishing is None else Journal.in_memory())
         registry = await stack.enter_async_context(connected(settings, clock))
         outgoing = await stack.enter_async_context(Outgoing(allow_private=True))  # the operator wrote the URLs
-        following = Following(registry=registry, journal=journal, served=settings.served, own_ms=own_ms)
+        following = Following(
+            registry=registry, journal=journal, served=settings.served, own_ms=own_ms,
+            ends=LoggedEnds(registry=registry, journal=journal, protocol=settings.protocol, own_ms=own_ms),
+        )  # fmt: skip
         chains = {
             chain_id: chain
             for chain_id, chain in load_chains(settings.chains_file).items()
