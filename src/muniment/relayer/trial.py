@@ -118,9 +118,12 @@ class Trials:
         """Raises `ValueError`, `Incomplete`."""
         answer = await self._ask(asked.chain_id, Call("eth_getTransactionReceipt", (asked.transaction_hash,)))
         receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-        block_hash, logs = data_of(receipt.get("blockHash")), cast("list[Any]", receipt.get("logs"))
+        block_hash, logs = data_of(receipt.get("blockHash")), receipt.get("logs")
         if block_hash is None:
             raise ValueError(f"chain {asked.chain_id} has no receipt of the transaction {asked.transaction_hash}")
+        if not isinstance(logs, list):
+            raise Incomplete("no-answer", "the node gives a receipt without a list of logs")
+        logs = cast("list[Any]", logs)
         if asked.position >= len(logs):
             raise ValueError(f"the transaction has {len(logs)} logs, which are numbered from 0")
         pin = await pins.pin_event(asked.chain_id, block_hash)

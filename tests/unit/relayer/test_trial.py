@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from builders import cron, event, once
+from muniment.chains.nodes import Node
 from muniment.guest.types import GuestIntent, GuestRun
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.types import FIRST, SECOND, Generation
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
+from muniment.protocol.runs.texts import Engine
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import ms_of
 from muniment.relayer.due import Occurrence
 from muniment.relayer.forms import formed
-from muniment.relayer.trial import NO_TRIGGER, _due, made_up
+from muniment.relayer.pinning import Incomplete, Pins
+from muniment.relayer.trial import NO_TRIGGER, EventAsked, Trials, _due, made_up
 from muniment.relayer.wording import said
 
 CREATED = "2026-11-20T19:48:00.123Z"
@@ -69,6 +73,20 @@ def test_an_event_must_be_one_that_the_trigger_waits_for() -> None:
             _due(wanted, wrong, NOON)
     with pytest.raises(ValueError, match="leave out --event"):
         _due(trigger(cron()), occurrence(), NOON)
+
+
+@pytest.mark.parametrize("logs", [None, "0x", 7, {}])
+async def test_a_receipt_without_a_list_of_logs_is_no_answer(logs: object) -> None:
+    node = Node(1, "http://node")
+
+    async def ask(_: Node, __: list[Any]) -> list[Any]:
+        return [{"blockHash": "0x" + "01" * 32, "logs": logs}]
+
+    nodes = cast("Any", {8453: SimpleNamespace(nodes=[node], ask=ask)})
+    trials = Trials(sandbox=cast("Any", None), chains={}, nodes=nodes, now_ms=lambda: NOON, engine=Engine("tests"))
+    asked = EventAsked(8453, Bytes32.parse("0x" + "05" * 32), 0)
+    with pytest.raises(Incomplete, match="without a list of logs"):
+        await trials._occurrence(Pins(nodes=nodes, now_ms=lambda: NOON), asked)
 
 
 def test_inputs_that_no_trigger_can_have_are_named() -> None:
