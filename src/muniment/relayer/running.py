@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muniment.client.proof import read_manifest_bytes
 from muniment.protocol.runs.payloads import EventPayload, read_payload
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from muniment.relayer.settings import RelayerSettings
 
 
+# A run from the fetch of its bundle on, with all its answers. The function alone has ten seconds, a question five at
+# each node; but schedules have a tick a minute, and a run that takes longer would keep the next one waiting.
+RUN_SECONDS_MAX: Final = 60.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionRunning:
     """Runs functions in a sandbox, with answers from nodes. `api` gives prices in place of the feeds on chain."""
@@ -35,9 +41,17 @@ class FunctionRunning:
     settling: Settling
     engine: Engine
     api: PriceSource | None = None
+    seconds_max: float = RUN_SECONDS_MAX
 
     async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
         """Run the function of a trigger, whose bundle is proved by its CID. Raises the errors of the client."""
+        try:
+            async with asyncio.timeout(self.seconds_max):
+                return await self._run(trigger, due)
+        except TimeoutError:
+            return NotYet("no-answer", f"the run and its answers took longer than {self.seconds_max:g} seconds")
+
+    async def _run(self, trigger: Trigger, due: Due) -> Made | NotYet:
         bundle = await self.following.bundle(trigger)
         function = Function(await self.sandbox.compile_module(bundle.wasm), read_manifest_bytes(bundle.manifest).inputs)
         payload = read_payload(due.kind, due.payload)
