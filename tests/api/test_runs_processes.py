@@ -1,4 +1,4 @@
-"""Two processes that record runs of one due at the same moment, on PostgreSQL: SQLite has one writer at a time."""
+"""Two processes that record runs for one cause at the same moment, on PostgreSQL: SQLite has one writer at a time."""
 
 from __future__ import annotations
 

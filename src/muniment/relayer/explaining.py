@@ -82,7 +82,7 @@ def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Kno
     if known is not None and known.rests_until_ms > now_ms:
         found.append(f"It rests until {moment(known.rests_until_ms)} after {known.failures} failures in sequence.")
     elif known is not None and known.failures:
-        found.append(f"Its last {known.failures} runs failed.")
+        found.append(f"It has failed {_counted(known.failures, 'time')} in sequence.")
     return found
 
 
@@ -96,10 +96,11 @@ def _times(trigger: Trigger, plan: Plan, known: Known | None, now_ms: int) -> tu
     if look.due is not None:
         found.append(f"A run is due now: that of {moment(look.due.timestamp_ms)}, until {moment(look.due.until_ms)}.")
     if look.gap is not None:
-        found.append(f"{look.gap.ticks} runs were missed, from {moment(look.gap.from_ms)} to {moment(look.gap.to_ms)}.")
+        missed = _counted(look.gap.ticks, "run")
+        found.append(f"{missed} missed, from {moment(look.gap.from_ms)} to {moment(look.gap.to_ms)}.")
     next_ms = look.wake_ms if plan.kind == CRON or look.due is None else None
     if next_ms is not None:
-        found.append(f"The next run is at {moment(next_ms)}.")
+        found.append(f"The next run is due at {moment(next_ms)}.")
     elif look.due is None:
         found.append("There is no further run.")
     return found, next_ms
@@ -111,9 +112,7 @@ def _entry(entry: Entry) -> str:
 
 
 def _runs(runs: Sequence[Run]) -> list[str]:
-    if not runs:
-        return ["The registry has no run of it."]
-    return [_run(each) for each in runs]
+    return [_run(each) for each in runs] or ["The registry has no run of it."]
 
 
 def _run(run: Run) -> str:
@@ -122,7 +121,11 @@ def _run(run: Run) -> str:
     said = "".join(each if each.isprintable() else " " for each in text)
     reason = "" if run.reason is UNSET else f", {run.reason.code}{f': {said}' if said else ''}"
     missing = sum(not each.recorded for each in run.outputs)
-    outputs = f", {len(run.outputs)} intents" if run.outputs else ""
-    lacks = f" ({missing} of them are not recorded)" if missing else ""
-    conflicts = f"; {len(run.conflicts)} other verdicts contradict it" if run.conflicts else ""
-    return f"Run of {moment(run.timestamp)}: {run.result}{reason}{outputs}{lacks}, {run.status}{conflicts}."
+    result = _counted(len(run.outputs), "intent") if run.outputs else run.result
+    lacks = f" ({missing} not recorded)" if missing else ""
+    conflicts = f"; in conflict with {_counted(len(run.conflicts), 'other verdict')}" if run.conflicts else ""
+    return f"Run of {moment(run.timestamp)}: {result}{reason}{lacks}, {run.status}{conflicts}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

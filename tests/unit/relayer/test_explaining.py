@@ -26,10 +26,17 @@ def test_what_a_function_says_cannot_add_a_sentence() -> None:
     assert all(len(each.splitlines()) == 1 for each in said)
 
 
+def test_a_run_is_told_by_its_intents() -> None:
+    trigger, run = decode_record(Trigger.example, Trigger), decode_record(Run.example, Run)
+    assert explain(trigger, [run], SETTINGS, None, 0).sentences[-1].endswith(": 1 intent, valid.")
+    pair = replace(run, outputs=[*run.outputs, replace(run.outputs[0], recorded=False)])
+    assert explain(trigger, [pair], SETTINGS, None, 0).sentences[-1].endswith(": 2 intents (1 not recorded), valid.")
+
+
 def test_a_single_run_after_the_end_of_the_calendar_is_explained() -> None:
     start_ms = TIMESTAMP_MS_MAX
     config = {"type": 2, "startDate": start_ms, "delta": "1h", "endDate": 0}
     trigger = replace(decode_record(Trigger.example, Trigger), config=config)
     said = explain(trigger, [], SETTINGS, None, 0)
     assert said.next_run_ms == start_ms
-    assert f"The next run is at {start_ms} ms after 1970." in said.sentences
+    assert f"The next run is due at {start_ms} ms after 1970." in said.sentences

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from muniment.service.auth.operators import OperatorCaller
     from muniment.service.storage.database import Transaction
 
-# Different verdicts that one operator may record on one due. An honest one has one, or a few if its price source gives
-# another answer each time; more would only fill the disk and the conflicts of other runs.
+# Different verdicts that one operator may record on one cause. An honest operator has one, or a few where its price
+# source gives another answer each time; more would only fill the disk and the conflicts of other runs.
 VERDICTS_MAX: Final = 8
 # At a cap, an operator needs to say so once in this time.
 _CAP_NOTE_MS: Final = 60 * 60 * 1000
 # The relayer in the runs of an operator without an address.
 NOBODY: Final = bytes(20)
-_DUE: Final = "trigger_seq = ? AND payload_hash = ?"
+_CAUSE: Final = "trigger_seq = ? AND payload_hash = ?"
 
 
 class Recording(NamedTuple):
@@ -48,8 +48,8 @@ class Recording(NamedTuple):
     is_new: bool
 
 
-class _Due(NamedTuple):
-    """What is known about one due: numbers of runs, and their hashes."""
+class _Known(NamedTuple):
+    """The recorded runs for one cause: their numbers, by hash."""
 
     verdicts: dict[bytes, int]
     notes: dict[bytes, int]
@@ -85,7 +85,7 @@ async def record(
         await _check_count(tx, key, caller)
         await _remove_notes(tx, key)
     if known.verdicts:
-        await tx.execute(f"UPDATE runs SET disputed = 1 WHERE {_DUE} AND disputed = 0", key)
+        await tx.execute(f"UPDATE runs SET disputed = 1 WHERE {_CAUSE} AND disputed = 0", key)
     seq = await _insert(
         tx, checked, trigger_seq, min_validations, caller.address, now_ms, is_disputed=bool(known.verdicts)
     )
@@ -103,9 +103,9 @@ async def _check_outputs(tx: Transaction, new: NewRun) -> None:
             raise InvalidRun("this intent is of another trigger", pointer=f"/outputs/{index}/hash")
 
 
-async def _known(tx: Transaction, key: tuple[int, bytes]) -> _Due:
-    known = _Due({}, {})
-    for seq, run_hash, verdict in await tx.fetch(f"SELECT seq, hash, verdict FROM runs WHERE {_DUE}", key):
+async def _known(tx: Transaction, key: tuple[int, bytes]) -> _Known:
+    known = _Known({}, {})
+    for seq, run_hash, verdict in await tx.fetch(f"SELECT seq, hash, verdict FROM runs WHERE {_CAUSE}", key):
         (known.verdicts if verdict else known.notes)[run_hash] = seq
     return known
 
@@ -142,13 +142,13 @@ async def _join(
 
 async def _check_count(tx: Transaction, key: tuple[int, bytes], caller: OperatorCaller) -> None:
     ((count,),) = await tx.fetch(
-        f"SELECT count(*) FROM runs JOIN run_records ON run_seq = seq WHERE {_DUE} AND verdict = 1 AND operator = ?",
+        f"SELECT count(*) FROM runs JOIN run_records ON run_seq = seq WHERE {_CAUSE} AND verdict = 1 AND operator = ?",
         (*key, caller.name),
     )
     if count >= VERDICTS_MAX:
         raise TooManyVerdicts(
             f"this operator has recorded {count} different verdicts on what made this run due, which is the most; "
-            "honest runs of one due have one hash"
+            "honest runs for one cause have one hash"
         )
 
 
@@ -170,9 +170,9 @@ async def _told_of_cap(
 
 
 async def _remove_notes(tx: Transaction, key: tuple[int, bytes]) -> None:
-    notes = f"SELECT seq FROM runs WHERE {_DUE} AND verdict = 0"
+    notes = f"SELECT seq FROM runs WHERE {_CAUSE} AND verdict = 0"
     await tx.execute(f"DELETE FROM run_records WHERE run_seq IN ({notes})", key)
-    await tx.execute(f"DELETE FROM runs WHERE {_DUE} AND verdict = 0", key)
+    await tx.execute(f"DELETE FROM runs WHERE {_CAUSE} AND verdict = 0", key)
 
 
 async def _insert(

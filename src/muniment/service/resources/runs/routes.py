@@ -45,7 +45,7 @@ async def list_runs(context: Context, request: Request, query: RunQuery) -> Read
 
     A page ends before its limit when it would be longer than 8 MiB (1 MiB with a `cursor`); a `next` link then leads
     on. Notes (`missed`, `skipped`, `incomplete`, and `stopped` for the time or the machine) are removed when a verdict
-    on the same due is recorded, and after 90 days (a setting), as are other runs without intents.
+    on the same cause is recorded, and after 90 days (a setting), as are other runs without intents.
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "runs")
@@ -92,8 +92,8 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
     `minValidations` have recorded it.
 
     The results `intents` and `nothing`, and `stopped` for what the function did, are verdicts. Others are notes about
-    one relayer: they are not counted, and where a verdict on the same due is recorded, it is the answer. Two different
-    verdicts on one due list each other in `conflicts`.
+    one relayer: they are not counted, and where a verdict on the same cause is recorded, it is the answer. Two
+    different verdicts on one cause list each other in `conflicts`.
 
     An output that is recorded must be an intent of this trigger. An operator that took its record back, and records the
     run again, undoes that.

@@ -1,7 +1,7 @@
 """Runs in the database: how they are read.
 
 A row of `runs` has the members that never change as JSON, written once. What changes is added here alone: the records
-of operators, the status that follows from them, whether the intents are recorded, and other verdicts on the same due.
+of operators, the status that follows from them, whether the intents are recorded, and other verdicts on the same cause.
 """
 
 from __future__ import annotations
