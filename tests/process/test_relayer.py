@@ -122,6 +122,17 @@ def test_a_dry_run_prints_and_records_nothing(site: Site) -> None:
     assert not (site.directory / "relayer.db").exists()
 
 
+def test_a_key_that_other_users_can_read_is_told(site: Site) -> None:
+    site.config("relayer")
+    key = site.directory / "relayer.key"
+    for mode, is_told in ((0o640, True), (0o600, False)):
+        key.chmod(mode)
+        done = site.run("relayer", "--once")
+        assert done.returncode == 0, done.stderr
+        assert ("other users can read the operator key" in done.stderr) is is_told
+        assert key.read_text().strip() not in done.stderr
+
+
 def test_an_explanation_says_what_happened_and_when_the_next_run_is(site: Site) -> None:
     sig = site.sign(config=cron(schedule="0 0 1 1 *"))
     before = site.run("relayer", "explain", sig)

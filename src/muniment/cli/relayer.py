@@ -94,12 +94,19 @@ def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> Non
 
 async def _work(options: _Options) -> int:
     """The exit status: 1 when work is left with `once`."""
+    import structlog
+
     from muniment.relayer.program import Printing, assembled
     from muniment.relayer.settings import load_relayer_settings
 
     async with opened_sandbox() as sandbox:
         warn_of_missing(sandbox.confinement)
         settings = load_relayer_settings(options.config, os.environ, opens_all=options.opens_all)
+        if settings.exposed_key_file is not None:
+            structlog.get_logger(__name__).warning(
+                "other users can read the operator key", file=str(settings.exposed_key_file),
+                remedy="chmod 600; then replace the key by `muniment operators add` and `revoke`: others may know it",
+            )  # fmt: skip
         if settings.operator_key is None and not options.dry:
             raise ValueError(
                 "a relayer writes as an operator: set operator_key_file, or MUNIMENT_OPERATOR_KEY, to the key that "

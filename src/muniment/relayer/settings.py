@@ -10,6 +10,7 @@ chains = [8453]
 
 from __future__ import annotations
 
+import stat
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ T = TypeVar("T")
 ANY: Final = "*"
 RUNS_PER_TRIGGER_AND_DAY_MAX: Final = 500
 INTENTS_PER_DAY_MAX: Final = 2_000
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LISTS: Final = ("signers", "functions", "chains")
 _Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 # Digits of a uint256, as `executionFeeLimit` has them.
@@ -96,12 +98,14 @@ class RelayerSettings:
 
     `price_url` is the base URL of an API like DefiLlama's `coins`. `fees` are the prices of a run by the digest of its
     function, in the unit of `executionFeeLimit`; `fee` is that of any other function. `health_port` is None for a
-    relayer without a port.
+    relayer without a port. `exposed_key_file` is the file of the operator key, if other users of this machine can read
+    or change it.
     """
 
     registry: str
     served: Served
     operator_key: str | None = field(default=None, repr=False)
+    exposed_key_file: Path | None = None
     state: Path = Path("relayer.db")
     protocol: str = "Mimic"
     chains_file: Path | None = None
@@ -132,7 +136,15 @@ def load_relayer_settings(path: Path, environ: Mapping[str, str], *, opens_all: 
         settings = _settings(document, path.parent, opens_all=opens_all)
     except (Refusal, ValueError) as error:
         raise RelayerSettingError(f"{path}: {error}") from error
-    return replace(settings, operator_key=_operator_key(document.relayer, path.parent, environ))
+    if document.relayer.operator_key_file is None:
+        return replace(settings, operator_key=environ.get("MUNIMENT_OPERATOR_KEY") or None)
+    key_file = path.parent / document.relayer.operator_key_file
+    key, is_exposed = _operator_key(key_file)
+    # A copy that systemd made can be read by the service alone: its access list decides, and its mode shows the mask.
+    is_credential = key_file.parent == Path(environ.get("CREDENTIALS_DIRECTORY", "/dev/null"))
+    return replace(
+        settings, operator_key=key, exposed_key_file=key_file if is_exposed and not is_credential else None
+    )  # fmt: skip
 
 
 def _settings(document: _Document, directory: Path, *, opens_all: bool) -> RelayerSettings:
@@ -191,14 +203,12 @@ def _chain(text: str) -> int:
     return int(text)
 
 
-def _operator_key(given: _Relayer, directory: Path, environ: Mapping[str, str]) -> str | None:
-    if given.operator_key_file is None:
-        return environ.get("MUNIMENT_OPERATOR_KEY") or None
-    path = directory / given.operator_key_file
+def _operator_key(path: Path) -> tuple[str, bool]:
+    """The key in a file, and whether its group or others can read or change it. Raises `RelayerSettingError`."""
     try:
-        key = path.read_text("utf-8").strip()
+        key, mode = path.read_text("utf-8").strip(), path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         raise RelayerSettingError(f"relayer.operator_key_file cannot be read: {error}") from error
     if not key:
         raise RelayerSettingError(f"relayer.operator_key_file: {path} is empty")
-    return key
+    return key, bool(mode & _OTHERS)

@@ -107,6 +107,19 @@ def test_the_key_is_in_a_file_beside_or_in_the_environment_and_is_never_shown(tm
         load(tmp_path, HEAD + LISTS + 'operator_key_file = "key"\n')
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o604, 0o620])
+def test_a_key_file_that_others_can_read_or_change_is_named(tmp_path: Path, mode: int) -> None:
+    text, path = HEAD + LISTS + 'operator_key_file = "key"\n', tmp_path / "key"
+    path.write_text("secret")
+    path.chmod(mode)
+    assert load(tmp_path, text).exposed_key_file == (path if mode & 0o077 else None)
+    # systemd gives the group of its copies a mode that an access list overrules.
+    assert load(tmp_path, text, CREDENTIALS_DIRECTORY=str(tmp_path)).exposed_key_file is None
+    assert load(tmp_path, text, CREDENTIALS_DIRECTORY=str(tmp_path / "other")).exposed_key_file == (
+        path if mode & 0o077 else None
+    )
+
+
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     settings = load(tmp_path, HEAD + LISTS + 'chains_file = "chains.toml"\n')
     assert (settings.state, settings.chains_file) == (tmp_path / "relayer.db", tmp_path / "chains.toml")
