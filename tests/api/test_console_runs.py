@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 import pytest
 
@@ -48,7 +50,9 @@ async def test_a_reason_is_a_sentence_and_a_gap_is_counted(reader: httpx2.AsyncC
     assert "The function called abort: price is above the limit" in stopped
     missed = await text_of(reader, f"runs/{world.runs['missed']}")
     assert "No relayer of this operator ran then" in missed
-    assert "1 run, " in missed
+    assert re.search(r"Missed1 run, \d+ hours agoStatusa note of one relayerFuel", missed), missed
+    assert "runs verify" not in missed
+    assert "pending" not in await text_of(reader, "runs?result=missed")
     assert "It read no chain." in missed
     assert "The function asked none." in missed
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize
 
 from answers import ok
-from browsing import Watch, overflow, shift, violations, watched
+from browsing import Watch, covered_section, overflow, shift, violations, watched
 from builders import Wallet
 from console_world import Registry
 from proving import ASSETS
@@ -79,6 +79,7 @@ async def test_a_page_fits_a_phone_stands_still_asks_for_little_and_is_accessibl
     await page.goto(PAGES[name](registry))
     await page.wait_for_load_state("networkidle") if name == "wizard" else await page.wait_for_timeout(150)
     assert await overflow(page) == []
+    assert await covered_section(page) is None
     assert await shift(page) <= 0.02
     files = {each.url for each in watch.requests if "/assets/" in each.url or each.is_navigation_request()}
     await page.set_viewport_size(DESK)

@@ -101,6 +101,19 @@ async def shift(page: Page) -> float:
     return await page.evaluate("window.shifted")
 
 
+async def covered_section(page: Page) -> str | None:
+    """The link of the section that the page belongs to, if something hides the middle of it."""
+    return await page.evaluate(
+        """() => {
+             const link = document.querySelector(".top nav a[aria-current]");
+             if (!link) return null;
+             const box = link.getBoundingClientRect();
+             const seen = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+             return seen === link ? null : link.textContent;
+           }"""
+    )
+
+
 async def overflow(page: Page) -> list[str]:
     """The elements that make a page scroll sideways."""
     return await page.evaluate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.log.types import LogEpoch, LogShown
+from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.wire import DATED_MS_MAX, ms_of
 from muniment.service.console import reading
 from muniment.service.console.parts import absolute, identifier, relative, state, table
@@ -60,7 +61,7 @@ def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are
             identifier(each.hash, f"{root}console/runs/{each.hash}"),
             identifier(each.trigger_sig, f"{root}console/triggers/{each.trigger_sig}"),
             state(each.result), each.reason.code if each.reason else "–", len(each.outputs),
-            html("{}{}", state(each.status), _IN_CONFLICT if each.conflicts else None),
+            _status(each),
             relayer(each.relayer, root),
             relative(each.timestamp, now_ms), relative(ms_of(each.created_at), now_ms),
         )
@@ -69,6 +70,17 @@ def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are
     names = [each for each in _RUN if not (are_of_one_trigger and each == "Trigger")]
     shown = [[cell for name, cell in zip(_RUN, row, strict=True) if name in names] for row in rows]
     return table(names, shown, label="Runs", numbers=("Intents", "Due", "Recorded"))
+
+
+def awaits_others(run: Run) -> bool:
+    """Whether other relayers are to come to the same result: a note stays `pending` for ever."""
+    return run.status != "pending" or is_verdict(run.result, run.reason.code if run.reason else None)
+
+
+def _status(run: Run) -> Html:
+    if not awaits_others(run):
+        return html("note")
+    return html("{}{}", state(run.status), _IN_CONFLICT if run.conflicts else None)
 
 
 def relayer(address: str, root: str) -> Html:

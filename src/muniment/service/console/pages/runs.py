@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.payloads import EventPayload, read_payload
-from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES
+from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES, is_verdict
 from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import encode, ms_of
@@ -103,13 +103,29 @@ def _facts(run: Run, trigger: Trigger, root: str, now_ms: int) -> Html:
         ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
         ("Due", html("{}, {}", relative(run.timestamp, now_ms), _due(run))),
         ("Missed", _missed(run, now_ms)),
-        ("Status", html('{} <span class="faint">{}</span>', state(run.status), _MEANING[run.status])),
-        ("Validations", html("{}, its trigger asks for {}", run.validations, trigger.min_validations)),
+        ("Status", _status(run)),
+        ("Validations", _validations(run, trigger)),
         ("Fuel", html("{}", f"{int(run.fuel_used):,}")),
         ("Fee", None if run.fee == "0" else html("{}", run.fee)),
         ("Made by", strange(run.engine)),
         ("Recorded", relative(ms_of(run.created_at), now_ms)),
     ])  # fmt: skip
+
+
+def _is_verdict(run: Run) -> bool:
+    return is_verdict(run.result, run.reason.code if run.reason else None)
+
+
+def _status(run: Run) -> Html:
+    if not rows.awaits_others(run):
+        return html("a note of one relayer")
+    return html('{} <span class="faint">{}</span>', state(run.status), _MEANING[run.status])
+
+
+def _validations(run: Run, trigger: Trigger) -> Html | None:
+    if not _is_verdict(run):
+        return None
+    return html("{}, its trigger asks for {}", run.validations, trigger.min_validations)
 
 
 def _due(run: Run) -> Html:
@@ -126,10 +142,11 @@ def _due(run: Run) -> Html:
 def _missed(run: Run, now_ms: int) -> Html | None:
     if not (run.missed_count and run.from_ms and run.to_ms):
         return None
+    if run.missed_count == 1:
+        return html("1 run, {}", relative(run.from_ms, now_ms))
     return html(
-        "{} run{}, {} to {}", f"{run.missed_count:,}", "" if run.missed_count == 1 else "s",
-        relative(run.from_ms, now_ms), relative(run.to_ms, now_ms),
-    )  # fmt: skip
+        "{} runs, {} to {}", f"{run.missed_count:,}", relative(run.from_ms, now_ms), relative(run.to_ms, now_ms)
+    )
 
 
 def _conflicts(run: Run, root: str) -> Html | None:
@@ -236,9 +253,12 @@ def _relayers(run: Run, root: str, now_ms: int) -> Html:
     return table(("Relayer", "Evidence", "Recorded"), lines, label="Relayers", numbers=("Recorded",))
 
 
-def _again(run: Run) -> Html:
+def _again(run: Run) -> Html | None:
+    if not _is_verdict(run):
+        return None
     return html(
         "{}<p>That several relayers agree proves nothing to a stranger: one person may run them all. To know, run it "
-        "again on your own machine, with nodes that you trust:</p><pre>muniment runs verify {}</pre>",
+        "again on your own machine, with nodes that you trust:</p>"
+        "<pre>muniment runs verify {} --chains chains.toml</pre>",
         heading("Run it again"), run.hash,
     )  # fmt: skip
