@@ -13,8 +13,12 @@ from programs import ROOT
 
 CLONE = "/srv/muniment"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Neither systemd nor D-Bus of this machine is asked: there may be none.
-_NSPAWN = ("systemd-nspawn", "--quiet", "--register=no", "--keep-unit")
+# Neither systemd nor D-Bus of this machine is asked: there may be none. The filter of nspawn lacks Landlock's calls,
+# which a machine has.
+_NSPAWN = (
+    "systemd-nspawn", "--quiet", "--register=no", "--keep-unit",
+    "--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+)  # fmt: skip
 
 
 class Machine:

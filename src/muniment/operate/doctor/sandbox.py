@@ -29,6 +29,7 @@ def judge_confinement(confinement: Confinement) -> Finding:
     if missing := confinement.missing:
         return warn(
             f"a function runs without {', '.join(missing)}",
-            "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK and CONFIG_SECCOMP_FILTER, on x86-64 or ARM64",
+            "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK and CONFIG_SECCOMP_FILTER, on x86-64 or ARM64; in a "
+            "container, let its filter of system calls pass those of Landlock",
         )
     return ok(f"functions run confined: seccomp, Landlock {confinement.landlock}")
