@@ -37,7 +37,8 @@ from muniment.relayer.following import Following
 from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Entry, Journal
 from muniment.relayer.logged_ends import LoggedEnds
-from muniment.relayer.loop import Made, NotYet, Publishing, Relayer
+from muniment.relayer.loop import Made, NotYet, Relayer
+from muniment.relayer.outbox import Publishing
 from muniment.relayer.pinning import Pins
 from muniment.relayer.publication import Publication, Published
 from muniment.relayer.settings import RelayerSettings, Served

@@ -174,7 +174,7 @@ async def test_telling_of_funds_delays_and_stops_no_publication(world: World) ->
     world.at(TICK)
     async with world.relayer() as made:
         made.funds = slow = cast("Any", Slow())
-        made.publishing = heard = Heard(made.publishing)
+        made.outbox.publishing = heard = Heard(made.outbox.publishing)
         step = asyncio.create_task(made.once())
         while not (await world.runs(other) and await world.get("/intents", generation=2)):
             await heard.done.wait()
@@ -193,7 +193,7 @@ async def test_a_result_that_was_not_published_is_published_later_with_the_same_
     world.told.does = intents(1)
     world.at(TICK)
     async with world.relayer() as made:
-        made.publishing = Silent()
+        made.outbox.publishing = Silent()
         assert not await made.once()
         (left,) = made.journal.unfinished(State.RAN)
     assert await world.runs(sig) == []

@@ -55,12 +55,12 @@ async def test_a_note_about_a_block_that_is_gone_takes_back_no_run_of_another_re
         made.journal.plan([due], TICK)
         content = Content.of(skipped(due, "run-cap", ENGINE), [])
         made.journal.ran(due, "skipped", *content.bytes_and_hash(), TICK)
-        assert isinstance(made.publishing, Publication)
+        assert isinstance(made.outbox.publishing, Publication)
 
         async def is_canonical(_: object, __: int) -> bool:
             return False
 
-        made.publishing = replace(made.publishing, is_canonical=is_canonical)
+        made.outbox.publishing = replace(made.outbox.publishing, is_canonical=is_canonical)
         assert await made.once()
     (run,) = await world.get("/executions", triggerSig=sig)
     assert (run["hash"], run["status"]) == (verdict["hash"], "valid")
@@ -81,15 +81,16 @@ async def test_intents_left_by_a_killed_relayer_wait_until_the_triggers_are_read
     world.told.does = intents(1)
     world.at(TICK)
     async with world.relayer() as made:
-        made.publishing = Silent()
+        made.outbox.publishing = Silent()
         assert not await made.once()
     async with world.relayer() as made:
         old = made.following
         made.following = SlowToRead(
             registry=old.registry, journal=old.journal, served=old.served, ends=old.ends, own_ms=old.own_ms
         )  # fmt: skip
-        assert isinstance(made.publishing, Publication)
-        made.publishing = published = Heard(replace(made.publishing, asked_again=made.following.asked_again))
+        assert isinstance(made.outbox.publishing, Publication)
+        own = replace(made.outbox.publishing, asked_again=made.following.asked_again)
+        made.outbox.publishing = published = Heard(own)
         serving = asyncio.create_task(made.serve())
         await published.done.wait()
         serving.cancel()

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
+
 _PREFIX: Final = "muniment_relayer_"
 # Each metric: its type, its help, and its one label or none.
 _FAMILIES: Final[dict[str, tuple[str, str, str]]] = {
@@ -18,6 +20,9 @@ _FAMILIES: Final[dict[str, tuple[str, str, str]]] = {
     "intents_total": ("counter", "Intents by outcome: written or refused.", "outcome"),
     "failures_total": ("counter", "Failures by kind: registry, incomplete, internal, refused, funds.", "kind"),
 }
+
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -37,6 +42,11 @@ class Figures:
         """Set a gauge."""
         assert _FAMILIES[name][0] == "gauge"  # noqa: S101 - the caller's mistake
         self._values[name][""] = value
+
+    def fail(self, kind: str, what: str, error: Exception, **facts: object) -> None:
+        """Count a failure of a kind, and log it."""
+        self.add("failures_total", kind)
+        _log.error(what, error=type(error).__name__, reason=str(error), **facts)
 
     def text(self) -> str:
         """All metrics. Source: Prometheus, "Exposition formats"."""

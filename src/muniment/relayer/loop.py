@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
@@ -12,10 +12,10 @@ import structlog
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.due import Due, Gap, Plan
 from muniment.relayer.following import FAILURES
-from muniment.relayer.journal import ORPHANED, Entry, Journal, State
+from muniment.relayer.journal import Journal, State
 from muniment.relayer.notes import missed, skipped
-from muniment.relayer.pinning import Incomplete
-from muniment.relayer.publication import Content, Published
+from muniment.relayer.outbox import PASSING, RETRY_MS, Outbox, Publishing
+from muniment.relayer.publication import Content
 from muniment.relayer.turns import Turns
 from muniment.relayer.wakes import Wakes
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from muniment.relayer.funds import Funds
     from muniment.relayer.settings import RelayerSettings
 
-# The pause before a run that has no answer yet, or a publication that failed, is tried again.
-RETRY_MS: Final = 5_000
 # After so many failures in sequence a trigger rests: a minute, then twice as long each time, at most an hour.
 FAILURES_MAX: Final = 3
 _REST_MS: Final = 60_000
@@ -45,14 +43,10 @@ _REST_MS_MAX: Final = 3_600_000
 _TOLD_MS: Final = 3_600_000
 # The longest sleep between two looks, so that a step of the clock is noticed.
 _LOOK_S: Final = 1.0
-_PUBLISHED_AT_ONCE: Final = 8
 # Seconds between two looks at the head of a chain, as the watcher has it.
 _EVENTS_S: Final = 4.0
 # Runs of events that wait at once; the others are in the journal.
 _EVENTS_AT_ONCE: Final = 500
-# What passes: the run, or the publication, is tried again.
-PASSING: Final = (*FAILURES, Incomplete)
-_PAUSE_S_MAX: Final = 60.0
 
 _log = structlog.get_logger(__name__)
 
@@ -79,14 +73,6 @@ class Running(Protocol):
         ...
 
 
-class Publishing(Protocol):
-    """What publishes a run of the journal, see `Publication`."""
-
-    async def publish(self, entry: Entry) -> Published:
-        """Publish a run."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class Relayer:
     """Runs the triggers that are due until it is cancelled, or once. `places` is how many runs there are at once.
@@ -98,7 +84,7 @@ class Relayer:
     journal: Journal
     following: Following
     running: Running
-    publishing: Publishing
+    publishing: InitVar[Publishing]
     clock: RegistryClock
     caps: Caps
     figures: Figures
@@ -109,6 +95,7 @@ class Relayer:
     steady_s: Callable[[], float]
     places: int
     trouble: str = field(default="the triggers have not been read yet", init=False)
+    outbox: Outbox = field(init=False)
     _turns: Turns = field(init=False)
     _wakes: Wakes = field(default_factory=Wakes, init=False)
     # Triggers with a run that waits or runs: each is looked at again when it ends.
@@ -118,26 +105,27 @@ class Relayer:
     # When planned runs of events are taken up next, by the monotonic clock.
     _events_s: float = field(default=0.0, init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
-    _published_now: set[tuple[Signature, bytes]] = field(default_factory=set[tuple["Signature", bytes]], init=False)
     # When a trigger was last told that its runs are skipped.
     _told: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     # Whether the triggers were read once. Until then every trigger looks as if it had ended.
     _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, publishing: Publishing) -> None:
         """Take part in the following of triggers."""
+        self.outbox = Outbox(
+            journal=self.journal, publishing=publishing, clock=self.clock, caps=self.caps, figures=self.figures
+        )  # fmt: skip
         self._turns = Turns(places=self.places, is_open=self.settings.served.signers is None)
         self.following.on_change = self._see
         self.events.miss = self._note
-        self.caps.relayer = self.journal.fact("relayer")
 
     async def serve(self) -> None:
         """Follow, run and publish, for ever."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(self._look_always())
-            group.create_task(self._publish_always())
+            group.create_task(self._publish())
             group.create_task(self.following.ends.read_always())
             for chain_id in self.events.chains:
                 group.create_task(self._read_events(chain_id))
@@ -148,7 +136,7 @@ class Relayer:
         Raises the errors of the client while it reads the triggers.
         """
         await self._begin()
-        await self._publish_left()
+        await self.outbox.publish_left()
         now_ms = await self._time()
         if now_ms is None:
             return False
@@ -161,7 +149,7 @@ class Relayer:
                 continue
             wait_s = self._turns.seconds_to_wait(self.steady_s())
             await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-        await self._publish_left()
+        await self.outbox.publish_left()
         if self._tasks:  # those that tell of funds
             await asyncio.wait(self._tasks)
         return all(read) and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
@@ -176,6 +164,10 @@ class Relayer:
         self._read.set()
         return cursor
 
+    async def _publish(self) -> None:
+        await self._read.wait()
+        await self.outbox.serve()
+
     async def _follow(self) -> None:
         while True:
             try:
@@ -184,10 +176,10 @@ class Relayer:
                 _log.info("following", triggers=len(self.following.tracked), registry=self.settings.registry)
                 await self.following.follow(cursor)
             except FAILURES as error:
-                self._fail("registry", "cannot follow the triggers", error)
+                self.figures.fail("registry", "cannot follow the triggers", error)
                 self.trouble = f"cannot follow the triggers: {error}"
             except Exception as error:  # noqa: BLE001 - an error in one page must not end the others' runs
-                self._fail("internal", "cannot follow the triggers", error)
+                self.figures.fail("internal", "cannot follow the triggers", error)
             await asyncio.sleep(RETRY_MS / 1_000)
 
     async def _read_to_head(self, chain_id: int, now_ms: int) -> bool:
@@ -196,7 +188,7 @@ class Relayer:
             while not await self.events.step(chain_id, now_ms):
                 pass
         except PASSING as error:
-            self._fail("incomplete", "the events of a chain cannot be read now", error, chain=chain_id)
+            self.figures.fail("incomplete", "the events of a chain cannot be read now", error, chain=chain_id)
             return False
         return True
 
@@ -207,7 +199,7 @@ class Relayer:
                 if now_ms is not None:
                     await self._read_to_head(chain_id, now_ms)
             except Exception as error:  # noqa: BLE001 - it may pass
-                self._fail("internal", "the events of a chain cannot be read", error, chain=chain_id)
+                self.figures.fail("internal", "the events of a chain cannot be read", error, chain=chain_id)
             self._events_s = 0.0
             self._changed.set()
             await asyncio.sleep(_EVENTS_S)
@@ -220,7 +212,7 @@ class Relayer:
                     self._look(now_ms)
                     self._start_runs()
             except Exception as error:  # noqa: BLE001 - it may pass
-                self._fail("internal", "cannot look for runs", error)
+                self.figures.fail("internal", "cannot look for runs", error)
             await self._sleep()
 
     async def _sleep(self) -> None:
@@ -240,7 +232,7 @@ class Relayer:
             try:
                 await self.ask_time()
             except FAILURES as error:
-                self._fail("registry", "the registry does not tell the time", error)
+                self.figures.fail("registry", "the registry does not tell the time", error)
             now_ms = self.clock.now_ms() if self.clock.is_fresh() else None
         self.figures.show("clocks_agree", float(now_ms is not None))
         if now_ms is None:
@@ -342,9 +334,9 @@ class Relayer:
         try:
             is_decided = await self._attempt(due)
         except PASSING as error:
-            self._fail("registry", "a run has to wait", error, trigger=due.sig)
+            self.figures.fail("registry", "a run has to wait", error, trigger=due.sig)
         except Exception as error:  # noqa: BLE001 - a run must not end the others
-            self._fail("internal", "a run has failed", error, trigger=due.sig)
+            self.figures.fail("internal", "a run has failed", error, trigger=due.sig)
         finally:
             now_s = self.steady_s()
             self._turns.ended(signer, now_s - began_s, now_s)
@@ -389,7 +381,7 @@ class Relayer:
         try:
             await self.funds.tell(made.run, made.intents)
         except Exception as error:  # noqa: BLE001 - it only tells
-            self._fail("internal", "cannot tell whether wallets have enough", error)
+            self.figures.fail("internal", "cannot tell whether wallets have enough", error)
 
     async def _skipped(self, trigger: Trigger, due: Due, now_ms: int) -> RunReasonCode | None:
         """Why this relayer does not make a run of this trigger; None if it does."""
@@ -417,7 +409,7 @@ class Relayer:
         self.figures.add("runs_total", content.run.result)
         entry = self.journal.entry(due.sig, due.kind, due.payload)
         if entry is not None:
-            await self._publish(entry)
+            await self.outbox.publish(entry)
 
     def _judge(self, sig: Signature, now_ms: int, *, is_failure: bool) -> None:
         """Count failures in sequence: from the third on the trigger rests."""
@@ -429,72 +421,3 @@ class Relayer:
         self.journal.failed(sig, failures, now_ms + rest_ms if rest_ms else 0)
         if rest_ms:
             _log.warning("the trigger rests after failures", trigger=sig, failures=failures, seconds=rest_ms // 1_000)
-
-    async def _publish(self, entry: Entry) -> bool:
-        """Publish a run, unless that is being done; False: that failed, and is to be tried again."""
-        key = (entry.sig, entry.payload)
-        if key in self._published_now:
-            return True
-        self._published_now.add(key)
-        try:
-            published = await self.publishing.publish(entry)
-        except PASSING as error:
-            self._fail("registry", "a run cannot be published yet", error, trigger=entry.sig)
-            return False
-        except Exception as error:  # noqa: BLE001 - one run must not keep the others from being published
-            self._fail("internal", "a run cannot be published", error, trigger=entry.sig)
-            return False
-        finally:
-            self._published_now.discard(key)
-        if published.is_orphaned:
-            self.journal.mark(entry, ORPHANED)
-        self.journal.published(entry, self.clock.own_ms())
-        self._report(entry, published)
-        return True
-
-    def _report(self, entry: Entry, published: Published) -> None:
-        lateness_s = (self.clock.own_ms() - entry.timestamp_ms) / 1_000
-        if entry.result != "missed":
-            self.figures.show("lateness_seconds", lateness_s)
-        for outcome, count in (("written", published.written), ("refused", len(published.refused))):
-            self.figures.add("intents_total", outcome, count)
-        if published.run is None:
-            self.figures.add("failures_total", "refused")
-            return
-        # A note may be answered with the verdict of another relayer.
-        if published.run.hash.raw == entry.hash and len(published.run.records) == 1:
-            self._learn_address(published.run.records[0].relayer)
-        _log.info(
-            "published", trigger=entry.sig, run=published.run.hash, result=published.run.result,
-            intents=published.written, seconds=round(lateness_s, 1), withheld=published.withheld or None,
-        )  # fmt: skip
-
-    def _learn_address(self, relayer: str) -> None:
-        if relayer != self.caps.relayer:
-            self.caps.relayer = relayer
-            self.journal.keep_fact("relayer", relayer)
-
-    async def _publish_left(self) -> bool:
-        """Publish the runs in the journal that the registry does not have; whether nothing failed."""
-        left = self.journal.unfinished(State.RAN)
-        self.figures.show("runs_unpublished", len(left))
-        done = True
-        for start in range(0, len(left), _PUBLISHED_AT_ONCE):
-            done &= all(await asyncio.gather(*map(self._publish, left[start : start + _PUBLISHED_AT_ONCE])))
-        return done
-
-    async def _publish_always(self) -> None:
-        await self._read.wait()
-        pause_s = RETRY_MS / 1_000
-        while True:
-            try:
-                done = await self._publish_left()
-            except Exception as error:  # noqa: BLE001 - it may pass
-                self._fail("internal", "cannot publish", error)
-                done = False
-            pause_s = RETRY_MS / 1_000 if done else min(2 * pause_s, _PAUSE_S_MAX)
-            await asyncio.sleep(pause_s)
-
-    def _fail(self, kind: str, what: str, error: Exception, **facts: object) -> None:
-        self.figures.add("failures_total", kind)
-        _log.error(what, error=type(error).__name__, reason=str(error), **facts)

@@ -28,7 +28,8 @@ from muniment.relayer.following import Following
 from muniment.relayer.funds import Funds
 from muniment.relayer.journal import Journal
 from muniment.relayer.logged_ends import LoggedEnds
-from muniment.relayer.loop import Publishing, Relayer
+from muniment.relayer.loop import Relayer
+from muniment.relayer.outbox import Publishing
 from muniment.relayer.pinning import Pins, nodes_of
 from muniment.relayer.publication import Content, Publication, Published
 from muniment.relayer.running import FunctionRunning

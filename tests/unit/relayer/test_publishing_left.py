@@ -8,15 +8,12 @@ from typing import Any, cast
 
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
-from muniment.protocol.runs.texts import Engine
 from muniment.relayer.due import Due
 from muniment.relayer.figures import Figures
 from muniment.relayer.journal import Entry, Journal, State
-from muniment.relayer.loop import Publishing, Relayer
+from muniment.relayer.outbox import Outbox, Publishing
 from muniment.relayer.publication import Published
-from muniment.relayer.settings import RelayerSettings, Served
 
-SETTINGS = RelayerSettings(registry="http://registry.test", served=Served(None, None, None))
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 # More than are published at once.
 COUNT = 20
@@ -50,13 +47,10 @@ def _keep(journal: Journal, tick_ms: int) -> None:
     journal.ran(due, "nothing", b"{}", bytes(32), 0)
 
 
-def _relayer(journal: Journal, publishing: Publishing) -> Relayer:
-    return Relayer(
-        settings=SETTINGS, journal=journal, following=cast("Any", SimpleNamespace(tracked={})),
-        running=cast("Any", None), publishing=publishing, clock=cast("Any", SimpleNamespace(own_ms=lambda: 0)),
-        caps=cast("Any", SimpleNamespace()), figures=Figures(), engine=Engine("tests"),
-        events=cast("Any", SimpleNamespace(chains={})), funds=cast("Any", None),
-        ask_time=cast("Any", None), steady_s=lambda: 0.0, places=1,
+def _outbox(journal: Journal, publishing: Publishing) -> Outbox:
+    return Outbox(
+        journal=journal, publishing=publishing, clock=cast("Any", SimpleNamespace(own_ms=lambda: 0)),
+        caps=cast("Any", SimpleNamespace()), figures=Figures(),
     )  # fmt: skip
 
 
@@ -64,10 +58,10 @@ async def test_a_run_that_cannot_be_published_holds_up_no_other() -> None:
     with Journal.in_memory() as journal:
         for tick_ms in range(COUNT):
             _keep(journal, tick_ms)
-        relayer = _relayer(journal, _Publishing())
-        assert not await relayer._publish_left()
+        outbox = _outbox(journal, _Publishing())
+        assert not await outbox.publish_left()
         assert [each.timestamp_ms for each in journal.unfinished(State.RAN)] == [0]
-        assert 'failures_total{kind="internal"} 1' in relayer.figures.text()
+        assert 'failures_total{kind="internal"} 1' in outbox.figures.text()
 
 
 async def test_a_run_that_is_being_published_is_no_failure() -> None:
@@ -75,10 +69,10 @@ async def test_a_run_that_is_being_published_is_no_failure() -> None:
     publishing = _Slow()
     with Journal.in_memory() as journal:
         _keep(journal, 1)
-        relayer = _relayer(journal, publishing)
-        first = asyncio.create_task(relayer._publish_left())
+        outbox = _outbox(journal, publishing)
+        first = asyncio.create_task(outbox.publish_left())
         await publishing.begun.wait()
-        assert await relayer._publish_left()
+        assert await outbox.publish_left()
         publishing.may.set()
         assert await first
         assert journal.unfinished(State.RAN) == []
