@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup npm test test-long pictures unit soak fuzz deploy-test ha-test check types types-of-tests contracts format golden lock dist sbom bench bench-check clean
+.PHONY: run setup npm test test-long long requests pictures unit soak fuzz deploy-test ha-test check types types-of-tests contracts format golden lock dist sbom bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -57,10 +57,21 @@ npm: $(VENV)/dev
 test: npm $(TOOLS)/done
 	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" --timeout 600 tests $(QUICK)
 
+# Making up requests for each edge of each parameter takes a minute of a core in every process that collects these tests.
+REQUESTS := tests/contract/test_fuzz.py
+
 # The rest: kills, outages and attacks of many seconds, and hypothesis with more examples; then what is timed, alone.
 test-long: npm
-	$(VENV)/bin/pytest -n 2 --dist worksteal -m "(long or hypothesis) and not timed" --hypothesis-profile long --timeout 900
-	$(VENV)/bin/pytest -p no:xdist -m timed --timeout 900
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync long requests
+	$(VENV)/bin/pytest -p no:xdist -m timed --timeout 900 $(shell grep --recursive --files-with-matches \
+	  --include 'test_*.py' 'mark[.]timed' tests --exclude-dir soak --exclude-dir deploy)
+
+long: $(VENV)/dev
+	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "(long or hypothesis) and not timed" \
+	  --hypothesis-profile long --timeout 900 --ignore $(REQUESTS)
+
+requests: $(VENV)/dev
+	$(VENV)/bin/pytest -q -p no:xdist --hypothesis-profile long --timeout 900 $(REQUESTS)
 
 # The pictures of the console in the docs, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev

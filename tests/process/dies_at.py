@@ -18,8 +18,8 @@ from muniment.cli.main import main
 
 STEPS = ("fsync", "link", "replace", "rmdir", "unlink")
 
-for name in ("backup", "restore"):  # loaded once, for all commands
-    import_module(f"muniment.operate.{name}")
+for name in ("operate.backup", "operate.restore", "service.storage.sqlite.engine"):  # loaded once, for all commands
+    import_module(f"muniment.{name}")
 # What was written outlives SIGKILL, on the disk or not; waiting for the disk at every step would take minutes.
 os.fsync = lambda descriptor: None  # noqa: ARG005 - it takes what the real one takes
 
