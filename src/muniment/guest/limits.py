@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from muniment.protocol.runs.texts import LOG_TEXT_MAX, REASON_TEXT_MAX
+from muniment.protocol.runs.types import OUTPUTS_MAX, RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, RUN_LOGS_MAX
+
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 
@@ -20,30 +23,32 @@ EXPORTS_MAX: Final = 1_000
 FUEL: Final = 2 * 10**9
 # Fuel is not time: one instruction may fill a memory. CPU seconds of the child from the instantiation on.
 GUEST_CPU_S: Final = 2.0
+# 32 children have at most 2 GiB together. Honest functions hold a few texts.
 MEMORY_BYTES: Final = 64 * _MIB
 # Tables of AssemblyScript have one entry for each function that is passed as a value.
 TABLE_ENTRIES: Final = 10_000
+# The engine's own default.
 STACK_BYTES: Final = 512 * _KIB
 
 # Calls of imports but logs: four for each query, to encode, ask, decode and hash.
 HOST_CALLS_MAX: Final = 256
 # Each may be a request to a node.
 QUERIES_MAX: Final = 64
-# JSON texts of all answers, UTF-8: half of what the record of a run may have (256 KiB).
-ANSWER_BYTES_MAX: Final = 128 * _KIB
-INTENTS_MAX: Final = 32
-# One intent as the guest sends it, UTF-8: what a registry takes as one intent.
+# JSON texts of all answers, UTF-8: half of what the record of a run may have.
+ANSWER_BYTES_MAX: Final = RUN_BYTES_MAX // 2
+INTENTS_MAX: Final = OUTPUTS_MAX
+# One intent as the guest sends it, UTF-8: half of what a registry takes as an intent, since encoding makes it longer.
 INTENT_BYTES_MAX: Final = 128 * _KIB
-LOG_LINES_MAX: Final = 200
-LOG_LINE_LENGTH_MAX: Final = 4_000
-# UTF-8 bytes of all lines: a quarter of the record of a run.
-LOG_BYTES_MAX: Final = 64 * _KIB
+# What a record takes: lines, characters of one, UTF-8 bytes of all.
+LOG_LINES_MAX: Final = RUN_LOGS_MAX
+LOG_LINE_LENGTH_MAX: Final = LOG_TEXT_MAX
+LOG_BYTES_MAX: Final = RUN_LOGS_BYTES_MAX
 # A line too many costs nothing but the call, some three microseconds.
 LOG_CALLS_MAX: Final = 10_000
 # UTF-16 units of a text that an import reads or returns: room for the largest intent or answer twice.
 TEXT_LENGTH_MAX: Final = 256 * _KIB
-# Of the message that a run ends with: what a record may have.
-REASON_LENGTH_MAX: Final = 1_000
+# Characters of the message that a run ends with: what a record takes.
+REASON_LENGTH_MAX: Final = REASON_TEXT_MAX
 
 # Types of Solidity nest three deep in practice. Pointers may share what they point to, so the cost of decoding is not
 # bounded by the size of the data: steps are counted, over the whole run. A step is a word that is read, a value that
@@ -52,10 +57,12 @@ ABI_DEPTH_MAX: Final = 8
 ABI_TYPE_LENGTH_MAX: Final = 2_000
 ABI_STEPS_MAX: Final = 250_000
 
-# The child as a process.
+# The child as a process, without the time of answers. The worst module within the limits of code takes 5 s and 600 MB
+# to compile; a run has 2 s of CPU and 64 MiB.
 PROCESS_S: Final = 10.0
 PROCESS_CPU_S: Final = 10
 PROCESS_MEMORY_BYTES: Final = 1024 * _MIB
+# A child has one, its pipe.
 PROCESS_FILES: Final = 8
 
 # Frames of the pipe: a job with its compiled code and inputs; a question; a result with 32 intents and its logs.

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 from muniment.guest.limits import BODY_BYTES_MAX, CODE_BYTES_MAX, EXPORTS_MAX, MEMORY_BYTES, MODULE_BYTES_MAX
 from muniment.guest.outcomes import Stop
 from muniment.guest.types import Generation
-from muniment.guest.vectors import has_vectors
+from muniment.guest.vectors import has_vectors, u32
 from muniment.protocol.errors import Invalid, InvalidJson
 from muniment.protocol.functions.wasm import check_wasm
 from muniment.protocol.json_text import parse_json
@@ -80,10 +80,10 @@ def check_bytes(wasm: bytes) -> Generation | None:
         places[number] = start
         if number == _CODE:
             _check_code(wasm, start, end)
-        elif number == _EXPORT and (count := _u32(wasm, start)[0]) > EXPORTS_MAX:
+        elif number == _EXPORT and (count := u32(wasm, start)[0]) > EXPORTS_MAX:
             raise Stop("limit-code", f"{count} exports; {EXPORTS_MAX} are taken")
         elif number == _CUSTOM:
-            length, at = _u32(wasm, start)
+            length, at = u32(wasm, start)
             if wasm[at : at + length] == _METADATA:
                 generation = _target(wasm[at + length : end])
     if has_vectors(wasm, places):
@@ -95,28 +95,17 @@ def _sections(wasm: bytes) -> Iterator[tuple[int, int, int]]:
     """Number, start and end of each section of a valid module."""
     at = _PREAMBLE_BYTES
     while at < len(wasm):
-        size, start = _u32(wasm, at + 1)
+        size, start = u32(wasm, at + 1)
         yield wasm[at], start, start + size
         at = start + size
-
-
-def _u32(wasm: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 of a valid module, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = wasm[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004 - no byte follows
-            return value, at
 
 
 def _check_code(wasm: bytes, start: int, end: int) -> None:
     if end - start > CODE_BYTES_MAX:
         raise Stop("limit-code", f"{end - start} bytes of code; {CODE_BYTES_MAX} are taken")
-    count, at = _u32(wasm, start)
+    count, at = u32(wasm, start)
     for number in range(count):
-        size, body = _u32(wasm, at)
+        size, body = u32(wasm, at)
         if size > BODY_BYTES_MAX:
             raise Stop("limit-code", f"function body {number} has {size} bytes; {BODY_BYTES_MAX} are taken")
         at = body + size

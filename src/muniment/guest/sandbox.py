@@ -37,7 +37,6 @@ from muniment.guest.limits import (
     HOST_CALLS_MAX,
     INTENT_BYTES_MAX,
     LOG_BYTES_MAX,
-    LOG_LINE_LENGTH_MAX,
     MODULE_BYTES_MAX,
     PROCESS_S,
     QUERIES_MAX,
@@ -47,12 +46,12 @@ from muniment.guest.outcomes import Stop, bounded
 from muniment.guest.questions import parse_object
 from muniment.guest.types import Answer, Answering, Compiled, Generation, GuestInput, GuestIntent, GuestRun, Question
 from muniment.protocol.runs.reasons import is_verdict
+from muniment.protocol.runs.texts import LOG_CHARACTERS_MAX
 
 # A child that compiles may have nearly `PROCESS_MEMORY_BYTES`.
 _COMPILING_MAX: Final = 2
 _READY_BYTES_MAX: Final = 1024
 _ENTRY_BYTES: Final = 1024
-_LEVEL_LENGTH_MAX: Final = len("[Critical] ")
 # Modules that failed once for a reason of the machine.
 _FAILED_KEPT: Final = 1_000
 # Only ends a start that hangs: a busy machine takes some seconds.
@@ -280,7 +279,7 @@ def _run_of(done: FromChild, generation: Generation) -> GuestRun:
     too_much = (
         any(len(body) > INTENT_BYTES_MAX for _, body in done.intents)
         or sum(len(line.encode()) for line in done.logs) > LOG_BYTES_MAX
-        or any("\0" in line or len(line) > LOG_LINE_LENGTH_MAX + _LEVEL_LENGTH_MAX for line in done.logs)
+        or any("\0" in line or len(line) > LOG_CHARACTERS_MAX for line in done.logs)
         or not 0 <= done.fuel_used <= FUEL
     )
     if too_much or (done.reason and done.intents):

@@ -20,6 +20,17 @@ _TABLE: Final = 1
 _GLOBAL: Final = 3
 
 
+def u32(wasm: bytes, at: int) -> tuple[int, int]:
+    """An unsigned LEB128 of a valid module, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = wasm[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 - no byte follows
+            return value, at
+
+
 def has_vectors(wasm: bytes, places: Mapping[int, int]) -> bool:
     """Whether an import or an exported function of a valid module has v128. `places` are the starts of its sections.
 
@@ -91,11 +102,5 @@ class _Walk:
         return self._wasm[self._at - 1]
 
     def _u32(self) -> int:
-        """An unsigned LEB128."""
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:  # noqa: PLR2004 - no byte follows
-                return value
+        value, self._at = u32(self._wasm, self._at)
+        return value

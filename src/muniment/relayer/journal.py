@@ -100,6 +100,11 @@ class Entry:
     written_ms: int
     event: bytes
 
+    @property
+    def due(self) -> Due:
+        """What the run is, or was, due for."""
+        return Due(self.sig, self.kind, self.payload, self.timestamp_ms, self.until_ms)
+
 
 def key_of(kind: TriggerType, payload: bytes) -> bytes:
     """What names a run of a trigger: its payload, or nothing for the single run."""

@@ -159,8 +159,7 @@ class Relayer:
         cursor = await self.following.begin()
         for entry in self.journal.unfinished(State.PLANNED):
             if entry.sig not in self.following.tracked:
-                due = Due(entry.sig, entry.kind, entry.payload, entry.timestamp_ms, entry.until_ms)
-                self.journal.give_up(due, is_decided=False)
+                self.journal.give_up(entry.due, is_decided=False)
         self._read.set()
         return cursor
 
@@ -272,19 +271,18 @@ class Relayer:
         self._events_s = self.steady_s() + RETRY_MS / 1_000
         for entry in self.journal.planned_events(_EVENTS_AT_ONCE):
             key, tracked = (entry.sig, entry.payload), self.following.tracked.get(entry.sig)
-            due = Due(entry.sig, entry.kind, entry.payload, entry.timestamp_ms, entry.until_ms)
             known = self.journal.known(entry.sig)
             rests = known is not None and now_ms < known.rests_until_ms <= min(entry.until_ms, now_ms + _REST_MS_MAX)
             if key in self._busy_events or rests:
                 continue
             if tracked is None:
-                self.journal.give_up(due, is_decided=False)
+                self.journal.give_up(entry.due, is_decided=False)
             elif now_ms > entry.until_ms:
                 gap = Gap(entry.sig, entry.kind, entry.payload, 1, entry.timestamp_ms, entry.timestamp_ms)
                 self._note(gap, tracked.plan.delta_ms, now_ms)
             else:
                 self._busy_events.add(key)
-                self._turns.put(tracked.trigger.signer, due)
+                self._turns.put(tracked.trigger.signer, entry.due)
 
     def _look_at(self, sig: Signature, now_ms: int) -> Due | None:
         tracked, known = self.following.tracked.get(sig), self.journal.known(sig)

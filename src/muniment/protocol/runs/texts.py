@@ -7,8 +7,9 @@ from typing import Final
 from muniment.protocol.wire import BoundedText
 
 REASON_TEXT_MAX: Final = 1_000
-# What a function may log in one line, 4,000 characters, and the level before it: `[Critical] `.
-LOG_CHARACTERS_MAX: Final = 4_000 + len("[Critical] ")
+# What a function may log in one line, in characters; and with the level before it.
+LOG_TEXT_MAX: Final = 4_000
+LOG_CHARACTERS_MAX: Final = LOG_TEXT_MAX + len("[Critical] ")
 
 
 class ReasonText(

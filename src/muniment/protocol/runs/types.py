@@ -15,14 +15,14 @@ from muniment.protocol.runs.texts import Engine, ReasonText, RunLog
 from muniment.protocol.triggers.types import SIG, TimestampMs
 from muniment.protocol.wire import Amount, DateTime, Record
 
-# The JSON of one record; as long as one request may be.
+# The JSON of one record; as long as the body of one request may be.
 RUN_BYTES_MAX: Final = 256 * 1024
-# What one run of the sandbox may send, ask and log.
+# What one run may send, ask and log: honest functions send one intent, ask some ten questions and log a few lines. With
+# lines of 4,000 characters a log could be 800 KB, so all lines together have a quarter of a record.
 OUTPUTS_MAX: Final = 32
 INPUTS_MAX: Final = 256
 RUN_LOGS_MAX: Final = 200
-# All lines of a run together.
-RUN_LOGS_BYTES_MAX: Final = 64 * 1024
+RUN_LOGS_BYTES_MAX: Final = RUN_BYTES_MAX // 4
 # A run reads a chain at one block, and a registry knows some ten chains.
 BLOCKS_MAX: Final = 32
 # Tokens of an answer, accounts of a look-up: no honest list is as long.
