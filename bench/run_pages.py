@@ -1,4 +1,7 @@
-"""What pages of runs cost among a thousand and a million runs, on both engines: milliseconds of a call of the store.
+"""What pages of runs cost among a thousand and a million runs, in milliseconds.
+
+On SQLite that is a call of the store, on PostgreSQL the time of the server for all statements of a page: what a call
+takes there besides depends on what else the machine does.
 
 It fills databases of its own by SQL and throws them away: 3 GB of disk and some minutes. `--runs 100000` is quicker.
 """
@@ -7,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +28,16 @@ from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database
 from muniment.service.storage.database import Database
+from muniment.service.storage.postgres.engine import PostgresDatabase
+from muniment.service.storage.postgres.statements import Statements
+from plans import Recorder, array, literal
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.
 _many: Any = import_module("many_runs")
 _postgres: Any = import_module("postgres")
 
+Call = Callable[[Any], Awaitable[object]]
 FEW: Final = 1_000
 ROUNDS: Final = 100
 _ROWS_PER_WRITE: Final = 5_000
@@ -36,7 +45,7 @@ _CONFIG: Final = "shared_buffers = 1GB\nmax_wal_size = 8GB\nwal_level = minimal\
 
 
 def queries(rows: int) -> dict[str, dict[str, Any]]:
-    """The queries to measure; each finds a full page."""
+    """The queries to measure. Each finds a full page, but the trigger with few has five of a thousand runs."""
     middle = Cursor(cursor_after("runs", rows // 2, None).decode())
     trigger, relayer = _many.sig_of(1), _many.RELAYERS[1]
     return {
@@ -56,21 +65,58 @@ def queries(rows: int) -> dict[str, dict[str, Any]]:
     }
 
 
+def calls(rows: int) -> dict[str, Call]:
+    """The calls to measure, each of a database, by their names."""
+    asked = {name: RunQuery(**query) for name, query in queries(rows).items()}
+    return {
+        **{name: lambda database, each=each: search(database, each) for name, each in asked.items()},
+        "GET /executions/{hash}": lambda database: store.find(database, b"%032d" % (rows // 2)),
+    }
+
+
 async def costs(database: Database, rows: int) -> dict[str, float]:
     """The quickest of each call in milliseconds, by its name: other work on the machine only adds."""
-    quickest: dict[str, float] = {}
-    for name, query in queries(rows).items():
-        asked = RunQuery(**query)
-        quickest[name] = await _quickest(lambda asked=asked: search(database, asked))
-    quickest["GET /executions/{hash}"] = await _quickest(lambda: store.find(database, b"%032d" % (rows // 2)))
-    return quickest
+    return {name: await _quickest(database, call) for name, call in calls(rows).items()}
 
 
-async def _quickest(call: Any) -> float:
+async def server_costs(url: str, database: PostgresDatabase, rows: int) -> dict[str, float]:
+    """The time of the server for the statements of each call, the quickest of each statement, without its planning.
+
+    Most statements have one plan for all values. Where the planner takes another one for rare values, it plans anew
+    each time, which takes some 0.2 ms at any number of rows.
+    """
+    connection: Any = await asyncpg.connect(
+        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off"}
+    )
+    statements, found = Statements(), dict[str, float]()
+    for name, call in calls(rows).items():
+        recorder = Recorder(database)
+        assert await call(recorder)
+        found[name] = sum([await _server_ms(connection, *statements.find(*each)) for each in recorder.seen])
+    await connection.close()
+    return found
+
+
+async def _server_ms(connection: Any, statement: Any, values: Sequence[object]) -> float:
+    types = [each.name for each in (await connection.prepare(statement.single)).get_parameters()]
+    given = ", ".join(literal(value, kind) for value, kind in zip(values, types, strict=True))
+    named = f"({', '.join(map(array, types))})" if types else ""
+    await connection.execute(f"PREPARE asked{named} AS {statement.single}")
+    execute = f"EXECUTE asked({given})" if types else "EXECUTE asked"
+    spent: list[float] = []
+    for _ in range(ROUNDS):
+        ((text,),) = await connection.fetch(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {execute}")
+        (told,) = json.loads(text)
+        spent.append(told["Execution Time"])
+    await connection.execute("DEALLOCATE asked")
+    return min(spent)
+
+
+async def _quickest(database: Database, call: Call) -> float:
     spent: list[float] = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        assert await call()
+        assert await call(database)
         spent.append((time.perf_counter() - began) * 1_000)
     return min(spent)
 
@@ -83,7 +129,10 @@ async def measured(url: str, folder: Path, rows: int) -> dict[str, float]:
     for first in range(1, rows + 1, _ROWS_PER_WRITE):
         await database.write(lambda tx, first=first: _many.add(tx, first, min(first + _ROWS_PER_WRITE - 1, rows)))
     await _analyze(url, database)
-    found = await costs(database, rows)
+    if isinstance(database, PostgresDatabase):
+        found = await server_costs(url, database, rows)
+    else:
+        found = await costs(database, rows)
     await database.close()
     return found
 
