@@ -175,7 +175,7 @@ async def _has_rows(*_: object) -> bool:
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("database_limits", [DatabaseLimits(slow_read_seconds_max=60)], ids=[""])
+@pytest.mark.parametrize("database_limits", [DatabaseLimits(slow_read_seconds_max=600)], ids=[""])
 async def test_a_large_offset_is_read_while_others_are_answered(
     client: httpx2.AsyncClient, context: Context, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

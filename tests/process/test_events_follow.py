@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from follow_command import SECONDS_MAX, ended, follower, lines, subjects, until, until_count, until_written_after
+from follow_command import SECONDS_MAX, ended, follower, lines, subjects, until, until_at_the_end, until_count
 from ports import free_port
 from service import Service
 
@@ -47,7 +47,7 @@ async def test_the_next_start_goes_on_where_the_last_one_ended(service: Service,
             until(state.exists)
             cids.extend([await create(service, f"{letter}{turn}") for letter in "AB"])
             until_count(out, len(cids))
-            until_written_after(state, out)  # the page is over, and its end is stored
+            until_at_the_end(service.url, state)
             ended(process, number)
         cids.append(await create(service, f"C{turn}"))  # nobody follows now
     with out.open("a") as file:

@@ -66,8 +66,8 @@ async def test_a_command_gets_at_most_the_last_event_again_after_a_kill(tmp_path
         for kill in range(1, KILLS + 1):
             process = follower(service, "--state", state, "--exec", command)
             until(lambda reached=kill * EVENTS // (KILLS + 1): len(set(subjects(out))) >= reached)
+            # The command of the killed process has its standard error too, whose end this waits for.
             ended(process, signal.SIGKILL)
-            time.sleep(0.3)  # the command of the killed process comes to its end
         process = follower(service, "--state", state, "--exec", command)
         until(lambda: len(set(subjects(out))) == EVENTS)
         ended(process)
@@ -93,14 +93,17 @@ async def test_nothing_is_missed_after_a_kill_in_the_middle_of_a_page(tmp_path: 
 
 
 async def test_a_signal_lets_the_present_command_finish(tmp_path: Path) -> None:
-    state, out, begun = tmp_path / "position", tmp_path / "out", tmp_path / "begun"
-    command = f"touch {begun}; sleep 1; cat >> {out}; echo >> {out}"
+    state, out, begun, goes_on = (tmp_path / name for name in ("position", "out", "begun", "goes-on"))
+    command = f"touch {begun}; until test -e {goes_on}; do sleep 0.02; done; cat >> {out}; echo >> {out}"
     with Service(tmp_path / "data") as service:
         begin(service, state)
         expected = await create(service, 2)
         process = follower(service, "--state", state, "--exec", command)
         until(begun.exists)
-        assert ended(process)[0] == 128 + signal.SIGTERM
+        process.terminate()
+        goes_on.touch()
+        process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == 128 + signal.SIGTERM
         assert subjects(out) == expected[:1]
         process = follower(service, "--state", state, "--exec", command)
         until(lambda: len(lines(out)) > 1)

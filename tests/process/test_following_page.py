@@ -15,7 +15,7 @@ import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
 from crashing import Site, on_postgres, on_sqlite
-from follow_command import until_written_after
+from follow_command import until_at_the_end
 
 PAGE = Path(__file__).parents[2] / "docs" / "use" / "following.md"
 SECONDS_MAX = 60.0
@@ -71,7 +71,7 @@ async def test_the_loop_of_the_page_starts_and_stops_triggers_and_goes_on_after_
             cid = await deploy(client)
             first = (await register(client, TriggerDraft(cid, OWNER)))["sig"]
             until_lines(folder, ["list", f"start {first}"])
-            until_written_after(folder / "position", folder / "out")
+            until_at_the_end(url, folder / "position")
             process.kill()
             process.wait()
             body = {"triggerSigs": [first], "signature": OWNER.sign_deactivation([first])}

@@ -6,12 +6,15 @@ import atexit
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
+
+import httpx2
 
 import warm
 from service import Service
@@ -68,10 +71,14 @@ def until_count(path: Path, count: int) -> None:
     until(lambda: len(lines(path)) == count)
 
 
-def until_written_after(path: Path, other: Path) -> None:
-    """Wait until `path` is newer than `other`; file times have a resolution of milliseconds."""
-    until(lambda: path.stat().st_mtime_ns >= other.stat().st_mtime_ns)
-    time.sleep(0.1)
+def until_at_the_end(url: str, state: Path) -> None:
+    """Wait until the position that a follower has stored is after the last event of the service."""
+
+    def is_at_the_end() -> bool:
+        found = re.search(r'cursor(?:=|": ?")([A-Za-z0-9_-]+)', state.read_text())
+        return found is not None and httpx2.get(f"{url}/events?cursor={found[1]}").json() == []
+
+    until(is_at_the_end)
 
 
 def ended(process: WarmProcess, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
