@@ -558,7 +558,6 @@ TRUSTED_ROOMS = frozenset({"cli", "client", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
         {
-            "console._manifest decode",
             "console.decoded decode",
             "console.intent decode",
             "console.schedule_in_words split",

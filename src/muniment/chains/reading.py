@@ -47,13 +47,12 @@ class FeedRound:
 
 @dataclass(frozen=True, slots=True)
 class ChainReading:
-    """A block's number and Unix time in seconds, the holdings at it (the coin's at `COIN`), and the feeds' rounds.
+    """A block's number, the holdings at it (the coin's at `COIN`), and the feeds' rounds.
 
     An unreadable token has a balance of None; an unreadable feed is absent.
     """
 
     block: int
-    block_time: int
     holdings: Mapping[Address, Holding]
     rounds: Mapping[Address, FeedRound]
 
@@ -249,7 +248,7 @@ class _Reader:
         for token, holding in holdings.items():
             if holding.balance is not None and (token == COIN or not spender):
                 holdings[token] = Holding(holding.balance, 0)
-        return ChainReading(head.block, head.time, holdings, head.rounds)
+        return ChainReading(head.block, holdings, head.rounds)
 
 
 _EMPTY: Final = Holding(0, 0)

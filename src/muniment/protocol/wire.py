@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 import msgspec
 
-from muniment.protocol.errors import Invalid, InvalidAmount, InvalidBody, InvalidText, InvalidTimestamp, InvalidVersion
+from muniment.protocol.errors import Invalid, InvalidAmount, InvalidBody, InvalidText, InvalidVersion
 
 UINT256_MAX: Final = 2**256 - 1
 # ECMA-262 section 21.4.1.1: the largest time value that a JavaScript Date can hold, which clients use.
@@ -147,13 +147,6 @@ class SemVer(ProvedText):
         if not _SEMVER.fullmatch(text):
             raise InvalidVersion("not a semantic version such as 1.0.0 (semver.org 2.0.0)")
         return cls(text)
-
-
-def check_timestamp_ms(value: object, what: str) -> int:
-    """`value` as a time in milliseconds since 1970, or `InvalidTimestamp`. A JSON integer, never a boolean."""
-    if type(value) is not int or not 0 <= value <= TIMESTAMP_MS_MAX:
-        raise InvalidTimestamp(f"{what} must be an integer: milliseconds since 1970, from 0 to {TIMESTAMP_MS_MAX}")
-    return value
 
 
 def iso_time(timestamp_ms: int) -> str:

@@ -9,7 +9,7 @@ import re
 
 import pytest
 from hypothesis import given, strategies as st
-from tlog_trees import entries, naive_root, vectors
+from tlog_trees import entries, vectors
 
 from muniment.protocol.log.fields import SIZE_MAX
 from muniment.protocol.log.tiles import (
@@ -18,12 +18,10 @@ from muniment.protocol.log.tiles import (
     ENTRY_BYTES_MAX,
     WIDTH,
     Tile,
-    edge_of,
     first_entries,
     full_tile_hash,
     hashes_from,
     join_entries,
-    new_tiles,
     parse_path,
     split_entries,
     split_hashes,
@@ -89,9 +87,7 @@ def test_any_other_path_is_refused(path: str) -> None:
 
 
 def test_a_tree_of_70000_leaves_has_the_tiles_of_the_specification() -> None:
-    assert [(tile.level, tile.n + 1, tile.width) for tile in edge_of(70_000)] == [(0, 274, 112), (1, 2, 17), (2, 1, 1)]
-    assert edge_of(256) == [Tile(0, 0), Tile(1, 0, 1)]
-    assert edge_of(0) == []
+    assert [width_at(level, n, 70_000) for level, n in ((0, 273), (1, 0), (1, 1), (2, 0))] == [112, 256, 17, 1]
     assert [width_at(0, n, 70_000) for n in (272, 273, 274)] == [256, 112, 0]
     assert [width_at(ENTRIES, n, 300) for n in (0, 1, 2)] == [256, 44, 0]
 
@@ -112,18 +108,6 @@ def test_hashes_are_read_from_the_tiles_that_are_asked_for(size: int, data: st.D
     only = {(tile.level, tile.n): tiles[tile.level, tile.n][: 32 * tile.width] for tile in wanted}
     proof = hashes_of(due, hashes_from(lambda level, n: only[level, n]))
     check_inclusion(leaf_hash(entries(size)[index]), index, size, root_hash(size, read), proof)
-    edge = {(tile.level, tile.n): tiles[tile.level, tile.n][: 32 * tile.width] for tile in edge_of(size)}
-    assert root_hash(size, hashes_from(lambda level, n: edge[level, n])) == naive_root(entries(size))
-
-
-@given(st.integers(0, 900), st.integers(0, 900))
-def test_new_tiles_are_those_that_differ(one: int, another: int) -> None:
-    old, size = sorted((one, another))
-    before, after = tiles_of(entries(old)), tiles_of(entries(size))
-    changed = {at: data for at, data in after.items() if before.get(at) != data}
-    listed = [tile for level in range(3) for tile in new_tiles(old, size, level)]
-    assert {(tile.level, tile.n): 32 * tile.width for tile in listed} == {at: len(data) for at, data in changed.items()}
-    assert list(new_tiles(old, size, ENTRIES)) == [tile._replace(level=ENTRIES) for tile in listed if not tile.level]
 
 
 def test_a_short_tile_has_not_the_hash_of_a_node() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -79,29 +79,6 @@ def parse_path(path: str) -> Tile:
 def width_at(level: int, n: int, size: int) -> int:
     """How many hashes, or entries, tile `n` of this level has in the tree of `size` leaves: 0 to 256."""
     return min(max((size >> (HEIGHT * max(level, 0))) - n * WIDTH, 0), WIDTH)
-
-
-def edge_of(size: int) -> list[Tile]:
-    """The last tile of each level of the tree of `size` leaves, from the lowest level on, full or not.
-
-    Their hashes make up the root.
-    """
-    found = list[Tile]()
-    level, count = 0, size
-    while count:
-        n = (count - 1) // WIDTH
-        found.append(Tile(level, n, count - n * WIDTH))
-        level, count = level + 1, count // WIDTH
-    return found
-
-
-def new_tiles(old: int, size: int, level: int = 0) -> Iterator[Tile]:
-    """The tiles of one level that differ between the trees of `old` and `size` leaves, as the larger tree has them."""
-    before, count = old >> (HEIGHT * max(level, 0)), size >> (HEIGHT * max(level, 0))
-    if before == count:
-        return
-    for n in range(before // WIDTH, -(-count // WIDTH)):
-        yield Tile(level, n, min(count - n * WIDTH, WIDTH))
 
 
 def tile_with(node: Node) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 from muniment.protocol.wire import DATED_MS_MAX, TIMESTAMP_MS_MAX, iso_time
 from muniment.service.console.reading import asked
@@ -280,11 +280,6 @@ def listing_page(
 def is_later_page(request: Request) -> bool:
     """Whether the address names a later page of a listing."""
     return any(part.startswith(b"cursor=") for part in request.query.split(b"&"))
-
-
-def address_of(*parts: str) -> str:
-    """A path of the API or of a page, its parts percent-encoded."""
-    return "/".join(quote(part, safe="") for part in parts)
 
 
 def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:

@@ -77,7 +77,6 @@ _WEEKDAYS: Final = {
 _DAYS_OF_EVERY_MONTH: Final = 28
 # 2^256 has 78 digits; a sign may come before them.
 _DIGITS_MAX: Final = 79
-_WEI: Final = 10**18
 # Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
 _HINTED_FROM: Final = 10**14
 

@@ -17,7 +17,7 @@ import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast, get_args, get_type_hints
+from typing import Any, Final, cast, get_args, get_type_hints
 
 import structlog
 
@@ -59,14 +59,6 @@ _JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"
 _LOGGED_ELSEWHERE: Final = (Overloaded, NotReady, DiskAlmostFull)
 
 _log = structlog.get_logger(__name__)
-
-
-class FromRequest(Protocol):
-    """A type that is made from a request, with the credential that it needs and its refusals."""
-
-    @classmethod
-    def from_request(cls, request: Request) -> Any:
-        """The value, or an awaitable of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,11 +239,6 @@ class RequestReader:
         return self._is_in_head
 
     @property
-    def is_in_body(self) -> bool:
-        """Whether a request's body is incomplete."""
-        return self._open is not None
-
-    @property
     def rest_bytes(self) -> int:
         """The number of received bytes that are not parsed."""
         return len(self._rest)
