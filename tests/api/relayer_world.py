@@ -195,7 +195,8 @@ class World:
             yield Relayer(
                 events=events, settings=given, journal=journal, following=following, running=self.told,
                 publishing=publication,
-                clock=clock, caps=Caps(registry=registry, settings=given), figures=Figures(), engine=ENGINE,
+                clock=clock, caps=Caps(registry=registry, settings=given, signer_of=following.signer_of),
+                figures=Figures(), engine=ENGINE,
                 funds=Funds(nodes={}, figures=Figures(), registry=registry), ask_time=ask_time, steady_s=tick, places=4,
             )  # fmt: skip
 

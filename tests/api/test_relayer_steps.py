@@ -29,6 +29,7 @@ from relayer_world import (
 from answers import ok
 from builders import Wallet, cron, once
 from conftest import NOW_MS
+from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash
@@ -37,6 +38,7 @@ from muniment.protocol.runs.types import NewRun
 from muniment.relayer.due import Due
 from muniment.relayer.journal import State
 from muniment.relayer.loop import Made, NotYet
+from muniment.relayer.settings import Served
 from operator_client import FAR_DEADLINE, operator_key
 
 __all__ = ["world"]
@@ -321,6 +323,33 @@ async def test_the_intents_of_a_day_are_counted_from_the_registry(world: World) 
     await world.step(TICK, intents_per_day_max=2)
     await world.step(TICK + MINUTE, intents_per_day_max=2)
     assert world.told.ran == [TICK]
+
+
+@pytest.mark.parametrize("is_new_process", [False, True])
+async def test_no_signer_uses_up_the_intents_of_a_day_where_any_signer_is_served(
+    world: World, *, is_new_process: bool
+) -> None:
+    greedy, other = await world.sign(1), await world.sign(2)
+    numbers = iter(range(1, 100))
+    world.told.does = lambda due: intents(*(next(numbers) for _ in range(2 if due.sig == greedy else 1)))(due)
+    await world.step(NOW_MS)
+    for count in (1, 1, 1, 1) if is_new_process else (4,):
+        async with world.relayer(intents_per_day_max=20) as made:
+            for _ in range(count):
+                world.at(TICK if not world.told.ran else world.own_ms + MINUTE)
+                await made.once()
+    assert [result for result, _ in await world.runs(greedy)] == ["intents", "skipped"]
+    assert [result for result, _ in await world.runs(other)] == ["intents", "intents", "skipped"]
+
+
+async def test_signers_that_were_named_share_the_intents_of_a_day(world: World) -> None:
+    sig = await world.sign(1)
+    served = Served(frozenset({Address.parse(Wallet(1).address)}), None, None)
+    await world.step(NOW_MS, served=served)
+    world.told.does = intents(1, 2)
+    for minute in range(3):
+        await world.step(TICK + minute * MINUTE, intents_per_day_max=4, served=served)
+    assert [result for result, _ in await world.runs(sig)] == ["intents", "intents", "skipped"]
 
 
 async def test_another_trigger_runs_although_one_fails_unexpectedly(world: World) -> None:

@@ -71,7 +71,8 @@ class ChainRelayer:
                     registry=registry, asked_again=following.asked_again, now_ms=lambda: now_ms,
                     is_canonical=events.is_canonical,
                 ),
-                clock=clock, caps=Caps(registry=registry, settings=SETTINGS), figures=Figures(), engine=ENGINE,
+                clock=clock, caps=Caps(registry=registry, settings=SETTINGS, signer_of=following.signer_of),
+                figures=Figures(), engine=ENGINE,
                 events=events, funds=Funds(nodes=pins.nodes, figures=Figures(), registry=registry),
                 ask_time=ask_time, steady_s=lambda: 0.0, places=16,
             )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,6 +12,7 @@ from muniment.relayer.due import APART_MS_MAX
 
 if TYPE_CHECKING:
     from muniment.client import AsyncRegistry
+    from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.types import NewRun
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from muniment.relayer.settings import RelayerSettings
 
 _DAY_MS: Final = 86_400_000
+# Where any signer is served, so many can have their full share of the intents. `turns` divides the time alike.
+_SIGNERS: Final = 10
 
 
 class _Counted(NamedTuple):
@@ -31,16 +36,19 @@ class Caps:
     """Counts of the present day. What the registry has is counted first, so a new machine does not begin at zero.
 
     `relayer` is the address under which the registry lists this relayer's runs; None until it recorded one. Until then
-    the runs of all relayers count, and after that its own alone: others must not use up its cap.
+    the runs of all relayers count, and after that its own alone: others must not use up its cap. Where any signer is
+    served, each may use a tenth of the intents; `signer_of` knows the signers of the triggers that are served.
     """
 
     registry: AsyncRegistry
     settings: RelayerSettings
+    signer_of: Callable[[Signature], Address | None]
     relayer: str | None = None
     _day: int = field(default=-1, init=False)
     _runs: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
     _counted: dict[Signature, _Counted] = field(default_factory=dict["Signature", _Counted], init=False)
-    _intents: int = field(default=0, init=False)
+    # By signer; those of triggers that have ended have None.
+    _intents: Counter[Address | None] = field(default_factory=Counter["Address | None"], init=False)
     # Whether the registry's own count is in: of which triggers, and of the intents. After midnight all counts are ours.
     _asks_runs: bool = field(default=True, init=False)
     _asks_intents: bool = field(default=True, init=False)
@@ -54,22 +62,26 @@ class Caps:
         if (most is None or most > runs_max) and await self._runs_of(plan.sig) >= runs_max:
             return "run-cap"
         if self._asks_intents and self.relayer is not None:
-            self._intents = max(self._intents, await self._count_intents(self.relayer))
+            self._intents |= await self._count_intents(self.relayer)  # the higher count of each signer
             self._asks_intents = False
-        return "intent-cap" if self._intents >= self.settings.intents_per_day_max else None
+        intents_max = self.settings.intents_per_day_max
+        share = max(1, intents_max // _SIGNERS) if self.settings.served.signers is None else intents_max
+        is_reached = self._intents.total() >= intents_max or self._intents[self.signer_of(plan.sig)] >= share
+        return "intent-cap" if is_reached else None
 
     def count(self, run: NewRun, now_ms: int) -> None:
         """Count a run that was made here."""
         self._begin(now_ms // _DAY_MS)
         self._runs[run.trigger_sig] = self._runs.get(run.trigger_sig, 0) + 1
-        self._intents += len(run.outputs)
+        self._intents[self.signer_of(run.trigger_sig)] += len(run.outputs)
 
     def _begin(self, day: int) -> None:
         if day == self._day:
             return
         if self._day >= 0:  # this process saw the day begin
             self._asks_runs = self._asks_intents = False
-        self._day, self._intents = day, 0
+        self._day = day
+        self._intents.clear()
         self._runs.clear()
         self._counted.clear()
 
@@ -93,13 +105,13 @@ class Caps:
                 break
         return count
 
-    async def _count_intents(self, relayer: str) -> int:
-        count = 0
+    async def _count_intents(self, relayer: str) -> Counter[Address | None]:
+        count = Counter["Address | None"]()
         listing = self.registry.runs.list(
             relayer=relayer, result="intents", created_after=self._day * _DAY_MS, newest_first=True
         )
         async for run in listing:
-            count += len(run.outputs)
-            if count >= self.settings.intents_per_day_max:
+            count[self.signer_of(run.trigger_sig)] += len(run.outputs)
+            if count.total() >= self.settings.intents_per_day_max:
                 break
         return count

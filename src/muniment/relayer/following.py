@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from muniment.client import AsyncRegistry, Bundle
     from muniment.client.flows.following import Event
+    from muniment.protocol.evm.address import Address
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.journal import Journal
     from muniment.relayer.logged_ends import LoggedEnds
@@ -87,6 +88,11 @@ class Following:
             except CursorTooOld:
                 _log.warning("the change feed begins later; all triggers are read again")
                 cursor = await self.begin()
+
+    def signer_of(self, sig: Signature) -> Address | None:
+        """The signer of a trigger that is served."""
+        tracked = self.tracked.get(sig)
+        return None if tracked is None else tracked.trigger.signer
 
     async def asked_again(self, sig: Signature) -> Trigger | None:
         """The trigger as the registry shows it now; None: it is not to run. Raises the errors of the client.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SKIPPED: Final[Mapping[str, str]] = {
     "fee-limit": "the fee of this relayer is above the trigger's executionFeeLimit",
     "run-cap": "the trigger had as many runs today as this relayer makes",
-    "intent-cap": "this relayer made as many intents today as it may",
+    "intent-cap": "this relayer made as many intents today as it may, for all or for one signer",
     "other-block": "an intent of the same event in another block was submitted",
 }
 

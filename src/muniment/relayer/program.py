@@ -108,7 +108,8 @@ async def assembled(
             publishing=publishing or Publication(
                 registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=events.is_canonical,
             ),
-            clock=clock, caps=Caps(registry=registry, settings=settings), figures=figures, engine=running.engine,
+            clock=clock, caps=Caps(registry=registry, settings=settings, signer_of=following.signer_of),
+            figures=figures, engine=running.engine,
             events=events, funds=Funds(nodes=nodes, figures=figures, registry=registry if publishing is None else None),
             ask_time=registry.events.begin, steady_s=time.monotonic,
             places=_PLACES_PER_CPU * (os.cpu_count() or 1),
