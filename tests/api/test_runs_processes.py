@@ -49,7 +49,8 @@ async def record(tx: Transaction, context: Context, body: dict[str, Any], name: 
     assert found is not None
     seq, terms = found
     checked = check_run(decode_record(body, NewRun), terms, None, TICK)
-    await recording.record(tx, checked, seq, terms.min_validations, OperatorCaller(name), TICK, lambda: None)
+    sent = recording.Sent(checked, seq, terms.min_validations, OperatorCaller(name), TICK, lambda: None)
+    await recording.record(tx, sent)
 
 
 async def together(context: Context, other: Database, first: dict[str, Any], second: dict[str, Any]) -> None:

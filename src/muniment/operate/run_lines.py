@@ -111,7 +111,8 @@ async def _recorded(database: Database, given: object, now_ms: int) -> bool:
     caller = OperatorCaller(IMPORT, relayer)
 
     async def write(tx: Transaction) -> bool:
-        done = await recording.record(tx, checked, seq, terms.min_validations, caller, now_ms, lambda: None)
+        sent = recording.Sent(checked, seq, terms.min_validations, caller, now_ms, admit=lambda: None)
+        done = await recording.record(tx, sent)
         if done.is_new and members.get("status") == "invalid":
             await recording.take_back(tx, done.seq, caller, now_ms)
         return done.is_new

@@ -7,6 +7,7 @@ or many. What is stored in the end does not depend on the order in which relayer
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
 import msgspec
@@ -41,6 +42,28 @@ NOBODY: Final = bytes(20)
 _CAUSE: Final = "trigger_seq = ? AND payload_hash = ?"
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A run that an operator sends. `admit` is called before rows are added, and refuses them by raising."""
+
+    checked: CheckedRun
+    trigger_seq: int
+    min_validations: int
+    caller: OperatorCaller
+    now_ms: int
+    admit: Callable[[], object]
+
+    @property
+    def cause(self) -> tuple[int, bytes]:
+        """The parameters of `_CAUSE`."""
+        return self.trigger_seq, self.checked.payload_hash
+
+    @property
+    def relayer(self) -> bytes:
+        """The address of the operator, or `NOBODY`."""
+        return NOBODY if self.caller.address is None else self.caller.address.raw
+
+
 class Recording(NamedTuple):
     """What a write did: the number of the run that is the answer, and whether the run is new here."""
 
@@ -55,42 +78,31 @@ class _Known(NamedTuple):
     notes: dict[bytes, int]
 
 
-async def record(
-    tx: Transaction,
-    checked: CheckedRun,
-    trigger_seq: int,
-    min_validations: int,
-    caller: OperatorCaller,
-    now_ms: int,
-    admit: Callable[[], object],
-) -> Recording:
+async def record(tx: Transaction, sent: Sent) -> Recording:
     """Record a run for an operator. A verdict takes the place of notes; a note does not stand beside a verdict.
 
-    `admit` is called before rows are added, and refuses them by raising. Raises `TooManyVerdicts`, and `InvalidRun` for
-    an output that is an intent of another trigger.
+    Raises `TooManyVerdicts`, and `InvalidRun` for an output that is an intent of another trigger.
     """
-    await lock(tx, trigger_seq)
+    checked = sent.checked
+    await lock(tx, sent.trigger_seq)
     await _check_outputs(tx, checked.new)
-    key = (trigger_seq, checked.payload_hash)
-    known = await _known(tx, key)
+    known = await _known(tx, sent)
     if not checked.is_verdict and known.verdicts:
         return Recording(min(known.verdicts.values()), is_new=False)
     runs = known.verdicts if checked.is_verdict else known.notes
     if (seq := runs.get(checked.hash)) is not None:
-        return await _join(tx, checked, seq, key, caller, now_ms, admit)
-    if not checked.is_verdict and (seq := await _told_of_cap(tx, checked, trigger_seq, caller, now_ms)) is not None:
+        return await _join(tx, sent, seq)
+    if not checked.is_verdict and (seq := await _told_of_cap(tx, sent)) is not None:
         return Recording(seq, is_new=False)
-    admit()
+    sent.admit()
     if checked.is_verdict:
-        await _check_count(tx, key, caller)
-        await _remove_notes(tx, key)
+        await _check_count(tx, sent)
+        await _remove_notes(tx, sent)
     if known.verdicts:
-        await tx.execute(f"UPDATE runs SET disputed = 1 WHERE {_CAUSE} AND disputed = 0", key)
-    seq = await _insert(
-        tx, checked, trigger_seq, min_validations, caller.address, now_ms, is_disputed=bool(known.verdicts)
-    )
-    await _add_record(tx, checked, seq, 1, caller, now_ms)
-    await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
+        await tx.execute(f"UPDATE runs SET disputed = 1 WHERE {_CAUSE} AND disputed = 0", sent.cause)
+    seq = await _insert(tx, sent, is_disputed=bool(known.verdicts))
+    await _add_record(tx, sent, seq, 1)
+    await operators.enter(tx, sent.caller.name, "record run", checked.hash, sent.now_ms)
     return Recording(seq, is_new=True)
 
 
@@ -103,47 +115,38 @@ async def _check_outputs(tx: Transaction, new: NewRun) -> None:
             raise InvalidRun("this intent is of another trigger", pointer=f"/outputs/{index}/hash")
 
 
-async def _known(tx: Transaction, key: tuple[int, bytes]) -> _Known:
+async def _known(tx: Transaction, sent: Sent) -> _Known:
     known = _Known({}, {})
-    for seq, run_hash, verdict in await tx.fetch(f"SELECT seq, hash, verdict FROM runs WHERE {_CAUSE}", key):
+    for seq, run_hash, verdict in await tx.fetch(f"SELECT seq, hash, verdict FROM runs WHERE {_CAUSE}", sent.cause):
         (known.verdicts if verdict else known.notes)[run_hash] = seq
     return known
 
 
-async def _join(
-    tx: Transaction,
-    checked: CheckedRun,
-    seq: int,
-    key: tuple[int, bytes],
-    caller: OperatorCaller,
-    now_ms: int,
-    admit: Callable[[], object],
-) -> Recording:
+async def _join(tx: Transaction, sent: Sent, seq: int) -> Recording:
     """Add the record of another operator. A repetition undoes that it was taken back, and changes nothing else.
 
     An import repeats what was said elsewhere, so it undoes nothing.
     """
+    name = sent.caller.name
     known = dict(await tx.fetch("SELECT operator, orphaned_at_ms FROM run_records WHERE run_seq = ?", (seq,)))
-    if caller.name not in known:
-        admit()
-        if checked.is_verdict:
-            await _check_count(tx, key, caller)
-        await _add_record(tx, checked, seq, len(known) + 1, caller, now_ms)
-    elif known[caller.name] is not None and caller.name != operators.IMPORT:
-        await tx.execute(
-            "UPDATE run_records SET orphaned_at_ms = NULL WHERE run_seq = ? AND operator = ?", (seq, caller.name)
-        )
+    if name not in known:
+        sent.admit()
+        if sent.checked.is_verdict:
+            await _check_count(tx, sent)
+        await _add_record(tx, sent, seq, len(known) + 1)
+    elif known[name] is not None and name != operators.IMPORT:
+        await tx.execute("UPDATE run_records SET orphaned_at_ms = NULL WHERE run_seq = ? AND operator = ?", (seq, name))
     else:
         return Recording(seq, is_new=False)
-    await _note_change(tx, seq, now_ms)
-    await operators.enter(tx, caller.name, "record run", checked.hash, now_ms)
+    await _note_change(tx, seq, sent.now_ms)
+    await operators.enter(tx, name, "record run", sent.checked.hash, sent.now_ms)
     return Recording(seq, is_new=False)
 
 
-async def _check_count(tx: Transaction, key: tuple[int, bytes], caller: OperatorCaller) -> None:
+async def _check_count(tx: Transaction, sent: Sent) -> None:
     ((count,),) = await tx.fetch(
         f"SELECT count(*) FROM runs JOIN run_records ON run_seq = seq WHERE {_CAUSE} AND verdict = 1 AND operator = ?",
-        (*key, caller.name),
+        (*sent.cause, sent.caller.name),
     )
     if count >= VERDICTS_MAX:
         raise TooManyVerdicts(
@@ -152,11 +155,9 @@ async def _check_count(tx: Transaction, key: tuple[int, bytes], caller: Operator
         )
 
 
-async def _told_of_cap(
-    tx: Transaction, checked: CheckedRun, trigger_seq: int, caller: OperatorCaller, now_ms: int
-) -> int | None:
+async def _told_of_cap(tx: Transaction, sent: Sent) -> int | None:
     """The note by which the operator said within the hour that the trigger is at a cap."""
-    reason = checked.new.reason
+    reason = sent.checked.new.reason
     if reason is None or reason.code not in CAPS:
         return None
     rows = await tx.fetch(
@@ -164,40 +165,30 @@ async def _told_of_cap(
             WHERE trigger_seq = ? AND result = 'skipped' AND runs.created_at_ms > ?
               AND reason IN ({placeholders(len(CAPS))}) AND operator = ?
             ORDER BY seq DESC LIMIT 1""",
-        (trigger_seq, now_ms - _CAP_NOTE_MS, *CAPS, caller.name),
+        (sent.trigger_seq, sent.now_ms - _CAP_NOTE_MS, *CAPS, sent.caller.name),
     )
     return rows[0][0] if rows else None
 
 
-async def _remove_notes(tx: Transaction, key: tuple[int, bytes]) -> None:
+async def _remove_notes(tx: Transaction, sent: Sent) -> None:
     notes = f"SELECT seq FROM runs WHERE {_CAUSE} AND verdict = 0"
-    await tx.execute(f"DELETE FROM run_records WHERE run_seq IN ({notes})", key)
-    await tx.execute(f"DELETE FROM runs WHERE {_CAUSE} AND verdict = 0", key)
+    await tx.execute(f"DELETE FROM run_records WHERE run_seq IN ({notes})", sent.cause)
+    await tx.execute(f"DELETE FROM runs WHERE {_CAUSE} AND verdict = 0", sent.cause)
 
 
-async def _insert(
-    tx: Transaction,
-    checked: CheckedRun,
-    trigger_seq: int,
-    min_validations: int,
-    address: Address | None,
-    now_ms: int,
-    *,
-    is_disputed: bool,
-) -> int:
+async def _insert(tx: Transaction, sent: Sent, *, is_disputed: bool) -> int:
     newest = await tx.fetch_one("SELECT created_at_ms FROM runs ORDER BY created_at_ms DESC LIMIT 1")
-    created_at_ms = await date_row(tx, now_ms, newest[0] if newest else 0)
-    new = checked.new
-    relayer = NOBODY if address is None else address.raw
-    record_text = _record_of(checked, relayer, created_at_ms)
+    created_at_ms = await date_row(tx, sent.now_ms, newest[0] if newest else 0)
+    checked, new = sent.checked, sent.checked.new
+    record_text = _record_of(sent, created_at_ms)
     more = [encode(line).decode() for line in new.logs[LOGS_SHOWN:]]
     values: dict[LiteralString, object] = {
-        "hash": checked.hash, "trigger_seq": trigger_seq, "trigger_type": new.trigger_type,
+        "hash": checked.hash, "trigger_seq": sent.trigger_seq, "trigger_type": new.trigger_type,
         "payload_hash": checked.payload_hash, "result": new.result,
         "reason": None if new.reason is None else new.reason.code, "verdict": int(checked.is_verdict),
-        "disputed": int(is_disputed),
-        "relayer": relayer, "outputs": b"".join(each.hash.raw for each in new.outputs),
-        "min_validations": min_validations, "created_at_ms": created_at_ms, "record_bytes": len(record_text),
+        "disputed": int(is_disputed), "relayer": sent.relayer,
+        "outputs": b"".join(each.hash.raw for each in new.outputs),
+        "min_validations": sent.min_validations, "created_at_ms": created_at_ms, "record_bytes": len(record_text),
         "record": record_text.decode(), "more_logs": ",".join(more),
         "detail": encode(RunDetail(inputs=new.inputs, context=new.context)).decode(),
     }  # fmt: skip
@@ -208,26 +199,23 @@ async def _insert(
     return seq
 
 
-def _record_of(checked: CheckedRun, relayer: bytes, created_at_ms: int) -> bytes:
+def _record_of(sent: Sent, created_at_ms: int) -> bytes:
     """The members that never change and that listings show, as JSON."""
-    new = checked.new
+    new = sent.checked.new
     given: dict[str, Any] = {name: getattr(new, name) for name in RecordedRun.__struct_fields__ if hasattr(new, name)}
     computed: dict[str, Any] = {
-        "hash": Bytes32.from_raw(checked.hash), "relayer": Address.from_raw(relayer), "logs": new.logs[:LOGS_SHOWN],
-        "logs_cut": new.logs_cut or None, "created_at": iso_time(created_at_ms),
+        "hash": Bytes32.from_raw(sent.checked.hash), "relayer": Address.from_raw(sent.relayer),
+        "logs": new.logs[:LOGS_SHOWN], "logs_cut": new.logs_cut or None, "created_at": iso_time(created_at_ms),
     }  # fmt: skip
     members = {**given, **computed}
     return encode(RecordedRun(**{name: value for name, value in members.items() if value is not None}))
 
 
-async def _add_record(
-    tx: Transaction, checked: CheckedRun, seq: int, n: int, caller: OperatorCaller, now_ms: int
-) -> None:
-    relayer = NOBODY if caller.address is None else caller.address.raw
+async def _add_record(tx: Transaction, sent: Sent, seq: int, n: int) -> None:
     await tx.execute(
         """INSERT INTO run_records (run_seq, n, operator, relayer, evidence, created_at_ms)
            VALUES (?, ?, ?, ?, ?, ?)""",
-        (seq, n, caller.name, relayer, checked.evidence, now_ms),
+        (seq, n, sent.caller.name, sent.relayer, sent.checked.evidence, sent.now_ms),
     )
 
 

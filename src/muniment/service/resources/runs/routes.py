@@ -114,8 +114,10 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
         context.clock.require()
         context.disk.require()
 
+    sent = recording.Sent(checked, trigger_seq, terms.min_validations, caller, now_ms, admit)
+
     async def write(tx: Transaction) -> tuple[str, bool]:
-        done = await recording.record(tx, checked, trigger_seq, terms.min_validations, caller, now_ms, admit)
+        done = await recording.record(tx, sent)
         return await _shown(tx, done.seq), done.is_new
 
     text, is_new = await context.database.write(write, order=body.trigger_sig.raw)
