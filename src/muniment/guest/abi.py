@@ -33,7 +33,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,78}")
 _HEX: Final = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2})*)")
 _ADDRESS_BYTES: Final = 20
 _WORD_BYTES: Final = 32
-# Of a text that a message quotes.
+# Characters of a text that a message quotes.
 _SHOWN: Final = 60
 
 
@@ -148,7 +148,7 @@ class Abi:
         return _Value(_array_of(self._declared(item, found), length), [each.value for each in values])
 
     def _declared(self, text: str, found: _Type) -> _Type:
-        """The type `text`, which must be that of the values where it tells what its tuples hold."""
+        """The type `text`; if it tells what its tuples hold, the values must be of that type. Raises `Stop`."""
         return found if "()" in text else _merged(self._type(text), found)
 
     def decode(self, text: str) -> str:

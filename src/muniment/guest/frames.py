@@ -91,12 +91,13 @@ FromChild = Ready | Asked | Done | Coded | Failed
 _encoder: Final = msgspec.msgpack.Encoder()
 _to_child: Final[msgspec.msgpack.Decoder[ToChild]] = msgspec.msgpack.Decoder(ToChild)
 _from_child: Final[msgspec.msgpack.Decoder[FromChild]] = msgspec.msgpack.Decoder(FromChild)
-# Of a question a byte can become an object of sixty, and no honest one is longer.
+# A byte of a question can become an object of sixty bytes, so frames that are longer than any question are not decoded
+# as one.
 _long_from_child: Final[msgspec.msgpack.Decoder[Done | Coded]] = msgspec.msgpack.Decoder(Done | Coded)
 
 
 class BadFrame(Exception):
-    """A frame that is too long, or is none of the messages."""
+    """A frame that is too long, or that is no message."""
 
 
 def frame(message: ToChild | FromChild) -> bytes:

@@ -34,7 +34,7 @@ _TextCall = Callable[[str], str]
 
 
 class Host:
-    """The imports of one run. What it has collected stays when the run is stopped; `Stop` is what ends it.
+    """The imports of one run. A call that ends the run raises `Stop`; what was collected before is kept.
 
     `context` is the text of `environment._getContext`, `ask` answers a question or raises `Stop`.
     """
@@ -94,7 +94,7 @@ class Host:
             raise Stop("limit-host-calls", f"more than {HOST_CALLS_MAX} calls of imports")
 
     def _check_turn(self) -> None:
-        """A module that calls us from where we call it could do so without end."""
+        """Refuse a call that comes while `__new` of the module runs: it could recurse without end. Raises `Stop`."""
         if self._allocating:
             raise Stop("bad-text", "its __new calls an import")
 
@@ -104,7 +104,7 @@ class Host:
         raise Stop("abort", f"{words}{place}")
 
     def _words(self, pointer: int) -> str:
-        """The text at `pointer` for a message; where there is none, nothing."""
+        """The text at `pointer` for a message; empty if there is none."""
         try:
             return read_text(self._memory, pointer, "a message", REASON_LENGTH_MAX) if pointer else ""
         except Stop:

@@ -73,7 +73,7 @@ def _object(name: str, value: object) -> Mapping[str, object]:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise Stop("bad-input", f"the input {name} has a member that is no text, or is none itself")
+        raise Stop("bad-input", f"the input {name} is not a text, or has a member that is not one")
     return value
 
 

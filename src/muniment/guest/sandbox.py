@@ -68,7 +68,7 @@ class AnswerFailed(Exception):
 
 
 class _Answers:
-    """The answers of one run, by question; a question is asked once. Raises `Stop` for one too many, or too long."""
+    """The answers of one run, by question; each question is asked once."""
 
     def __init__(self, answer: Answering) -> None:
         self._answer = answer
@@ -76,6 +76,7 @@ class _Answers:
         self._bytes = 0
 
     async def to(self, question: Question) -> Answer:
+        """Raises `Stop` for a question too many, and where answers are too long; `AnswerFailed`."""
         key = _key_encoder.encode(question)
         if key not in self._known:
             if len(self._known) == QUERIES_MAX:
@@ -94,7 +95,7 @@ class _Answers:
 class Sandbox:
     """Compiles and runs modules. Make it by `open`; one for a process is enough.
 
-    Each job has a child of its own. What a child does becomes the outcome of its run; nothing of it is raised.
+    Each job has a child of its own. Whatever a child does becomes the outcome of its run, and is not raised.
     """
 
     def __init__(self, children: Children, process_s: float) -> None:

@@ -53,7 +53,7 @@ async def attempt(
 ) -> tuple[GuestRun, list[Made]]:
     """Run a function once for what is due; its intents are in the registry's form.
 
-    `answers` keeps what was asked. What it raises is raised: `Incomplete` where an answer is not to be had now.
+    Raises what `answers` raises: `Incomplete` where no node gives an answer now.
     """
     context = context_text(
         sig=due.sig, kind=due.kind, payload=due.payload, timestamp_ms=due.timestamp_ms, user=consent.user,

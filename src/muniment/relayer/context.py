@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
 
-# One relayer answers: there is nobody to agree with inside of a run.
+# The answers of one relayer are enough for a run.
 CONSENSUS_THRESHOLD: Final = 1
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The registry's `Date` has whole seconds, and an answer may be on its way for a while.
 LEAD_MS: Final = 30_000
-# Clocks that are further apart show no time: one of them is wrong, and nobody knows which.
+# Where clocks are further apart one of them is wrong, and nothing tells which.
 APART_MS_MAX: Final = 5 * 60_000
 
 
@@ -50,7 +50,7 @@ class Due(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Ticks of a trigger that nobody ran here: their number, the oldest and the newest, and its payload."""
+    """Ticks of a trigger that this relayer did not run: their number, the oldest, the newest, and its payload."""
 
     sig: Signature
     kind: TriggerType

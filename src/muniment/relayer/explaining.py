@@ -29,7 +29,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Sentences, and the time of the next run in milliseconds since 1970; None: there is none, or nobody knows it."""
+    """Sentences, and the time of the next run in milliseconds since 1970; None: there is none, or an event decides."""
 
     sentences: list[str]
     next_run_ms: int | None

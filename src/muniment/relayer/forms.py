@@ -106,7 +106,7 @@ def formed(
 
 
 def named_settlers(run: GuestRun) -> list[Address]:
-    """The settlement contracts that the intents of a run name; what names none is left for `formed` to refuse."""
+    """The settlement contracts that the intents of a run name. `formed` refuses an intent that names none."""
     named: dict[Address, None] = {}
     for sent in run.intents:
         with suppress(Refused):

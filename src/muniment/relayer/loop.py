@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FAILURES_MAX: Final = 3
 _REST_MS: Final = 60_000
 _REST_MS_MAX: Final = 3_600_000
-# A skipped run is told once an hour.
+# A note says once an hour that the runs of a trigger are skipped.
 _TOLD_MS: Final = 3_600_000
 # The longest sleep between two looks, so that a step of the clock is noticed.
 _LOOK_S: Final = 1.0
@@ -105,7 +105,7 @@ class Relayer:
     # When planned runs of events are taken up next, by the monotonic clock.
     _events_s: float = field(default=0.0, init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
-    # When a trigger was last told that its runs are skipped.
+    # When it was last noted of a trigger that its runs are skipped, in milliseconds since 1970.
     _told: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     # Whether the triggers were read once. Until then every trigger looks as if it had ended.
@@ -391,7 +391,7 @@ class Relayer:
         return await self.caps.reached(Plan.of(trigger), now_ms)
 
     async def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> None:
-        """Tell once an hour that runs are skipped, and pass over the others."""
+        """Note a run that is skipped; for reasons that stay, once an hour."""
         if code != "other-block" and now_ms - self._told.get(due.sig, 0) < _TOLD_MS:
             self.journal.give_up(due, is_decided=True)
             return

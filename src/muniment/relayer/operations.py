@@ -38,7 +38,7 @@ _ChainId = Annotated[int, Meta(ge=1, le=SAFE_INTEGER_MAX)]
 
 
 class Refused(Exception):
-    """An intent that has no form; `reason` is that of the stopped run, the text goes after it."""
+    """An intent that no settlement contract takes: its run is stopped for `reason`, and the text says more."""
 
     def __init__(self, reason: StopReason, text: str) -> None:
         super().__init__(text)

@@ -35,8 +35,8 @@ Outcome = Literal["same", "consistent", "unchecked", "different"]
 class Verification(NamedTuple):
     """What came of it, and why, a sentence each.
 
-    `same`: nodes lead to the recorded result, or it needs none. `consistent`: the recorded answers lead to it, and
-    nobody checked these. `unchecked`: it cannot be told. `different`: the record is wrong.
+    `same`: the answers of nodes lead to the recorded result, or it needs none. `consistent`: the recorded answers lead
+    to it, and were not checked. `unchecked`: it cannot be decided. `different`: the record is wrong.
     """
 
     outcome: Outcome
@@ -102,7 +102,7 @@ class Verifier:
         (replaying.different if is_known else replaying.unchecked).extend(differences)
 
     async def _read_at(self, run: Run, event: EventPayload | None) -> tuple[list[str], list[str], dict[int, Pin]]:
-        """What is wrong with the blocks of a record, what cannot be told, and the blocks themselves."""
+        """What is wrong with the blocks of a record, what cannot be decided, and the blocks themselves."""
         different: list[str] = []
         unchecked: list[str] = []
         pinned: dict[int, Pin] = {}

@@ -28,7 +28,7 @@ BLOCKS_MAX: Final = 32
 # Tokens of an answer, accounts of a look-up: no honest list is as long.
 _LIST_MAX: Final = 2_000
 _PARAMS_MAX: Final = 16
-# Runs that contradict one: all that are recorded for what was due, of which a flood would show only so many.
+# Conflicts that the answer for a run lists: operators could record many.
 CONFLICTS_SHOWN: Final = 20
 # A listing shows this many of the first lines of a log.
 LOGS_SHOWN: Final = 50
