@@ -192,8 +192,9 @@ def emptying(migrated_database: str) -> Iterator[Emptying]:
 
 
 @pytest.fixture
-def postgres_url(migrated_database: str, emptying: Emptying) -> str:
-    """The URL of a PostgreSQL database with every migration and no row."""
+def postgres_url(migrated_database: str, emptying: Emptying, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a PostgreSQL database with every migration and no row, for which this process waits a minute."""
+    wait_for_postgres(monkeypatch)
     emptying()
     return migrated_database
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from test_postgres_plans import Explained
 
+from applications import PATIENT, wait_for_postgres
 from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.resources.intents.listing import search
@@ -31,9 +32,11 @@ _ROWS = (
 
 
 @pytest.fixture
-async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDatabase]:
-    made = PostgresDatabase(await cluster.create_database(f"operations-{tmp_path.name}"))
-    await made.migrate()
+async def database(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[PostgresDatabase]:
+    wait_for_postgres(monkeypatch)  # twenty thousand rows are more than a statement of the service
+    made = PostgresDatabase(await cluster.create_migrated(f"operations-{tmp_path.name}"), PATIENT)
 
     async def fill(tx: Transaction) -> None:
         for sql in _ROWS:

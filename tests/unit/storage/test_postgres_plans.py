@@ -8,6 +8,7 @@ from typing import Any, LiteralString, cast
 
 import pytest
 
+from applications import PATIENT, wait_for_postgres
 from muniment.service.resources.triggers.listing import TriggerQuery, search
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.storage.database import Database, Transaction
@@ -28,9 +29,11 @@ FROM generate_series(1, 20000) n
 
 
 @pytest.fixture
-async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDatabase]:
-    made = PostgresDatabase(await cluster.create_database(f"plans-{tmp_path.name}"))
-    await made.migrate()
+async def database(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[PostgresDatabase]:
+    wait_for_postgres(monkeypatch)  # twenty thousand rows are more than a statement of the service
+    made = PostgresDatabase(await cluster.create_migrated(f"plans-{tmp_path.name}"), PATIENT)
 
     async def fill(tx: Transaction) -> None:
         await tx.execute(_ROWS)
