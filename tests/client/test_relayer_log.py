@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
+import pytest
 from lies import telling
 from msgspec.structs import replace
 from relayer_lies_world import World, followed, own_ms, shown, world
@@ -17,6 +19,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.entries import DeactivationFact, Entry
 from muniment.protocol.triggers.typed_data import deactivation_text
+from muniment.relayer import logged_ends
 from muniment.relayer.journal import Journal
 from muniment.relayer.logged_ends import LoggedEnds
 
@@ -182,3 +185,27 @@ async def test_only_what_an_owner_signed_ends_a_trigger() -> None:
         lines.clear()
         await ends.read()
         assert [each.get("error") for each in lines] == ["NotAnnounced", None]
+
+
+async def test_the_log_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_ends, "_PAUSE_S", 0)
+    read = asyncio.Event()
+
+    class Often(Log):
+        count = 0
+
+        async def follow(self, seen: Seen | None, rules: Rules) -> Progress:
+            self.count += 1
+            if self.count == 1:
+                raise RuntimeError("a defect")  # which stops nothing
+            read.set()
+            return await super().follow(seen, rules)
+
+    with Journal.in_memory() as journal:
+        registry: Any = Often()
+        ends = LoggedEnds(registry=registry, journal=journal, protocol="Mimic", own_ms=own_ms)
+        task = asyncio.create_task(ends.read_always())
+        waiting = asyncio.create_task(read.wait())
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        assert not task.done()
+        task.cancel()

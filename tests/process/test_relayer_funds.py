@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from chain import CHAIN_TESTS
+import warm
+from builders import TriggerDraft, Wallet, once
+from chain import CHAIN_TESTS, SECONDS_MAX, LocalChain
+from guest_functions import INPUTS, bundle
 from muniment.chains.catalogue import NATIVE
-from muniment.client import Unreachable
+from muniment.client import Bundle, KeySigner, Registry as Client, Unreachable
 from muniment.guest.types import GuestIntent, GuestRun, IntentKind
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -24,6 +29,8 @@ from muniment.relayer.forms import formed
 from muniment.relayer.funds import READS_MAX, Funds
 from muniment.relayer.pinning import Pins
 from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
+from service import Service
+from watching_world import chains_file
 
 __all__ = ["chain", "nodal"]
 pytestmark = CHAIN_TESTS
@@ -211,3 +218,30 @@ async def test_a_run_with_many_tokens_and_wallets_costs_a_bounded_number_of_read
     lines = await Told(nodal.pins(url)).of(made(("intent", body)))
     assert len(lines) == READS_MAX
     assert sum(each["method"] == "eth_call" for calls in nodal.proxies[0].requests for each in calls) <= READS_MAX
+
+
+def test_the_program_tells_it_in_its_own_log_and_in_that_of_the_intent(chain: LocalChain, tmp_path: Path) -> None:
+    owner, settler = Wallet(1), chain.deploy("MiniSettlerLegacy")
+    token = chain.deploy("MockERC20", "Test", "T", 6)
+    chain.mint(token, Address.parse(owner.address), 5)
+    chains_file(tmp_path, {CHAIN_ID: (settler, [chain.url])})
+    made = bundle("transfer", "B")
+    with Service(tmp_path / "data") as service, httpx2.Client(verify=False, timeout=60) as http:
+        with Client(service.url, signer=KeySigner((7).to_bytes(32))) as registry:
+            cid = str(registry.functions.deploy(Bundle(made.manifest, made.wasm)).cid)
+        draft = TriggerDraft(
+            cid, config=once(startDate=0, delta="1h"), wallet=owner, inputs={**INPUTS["transfer"]},
+            input={"chainId": CHAIN_ID, "token": token, "amount": "4", "recipient": OTHER, "fee": "2"},
+        )  # fmt: skip
+        assert http.post(f"{service.url}/triggers", json=draft.signed()).status_code == 200
+        (tmp_path / "relayer.key").write_text(service.run("operators", "add", "relayer"))
+        (tmp_path / "relayer.toml").write_text(
+            f'[relayer]\nregistry = "{service.url}"\noperator_key_file = "relayer.key"\nchains_file = "chains.toml"\n'
+        )
+        done = warm.run("relayer", "--config", str(tmp_path / "relayer.toml"), "--any", "--once", timeout=SECONDS_MAX)
+        assert done.returncode == 0, done.stderr
+        (intent,) = http.get(f"{service.url}/intents", params={"generation": "all"}).json()
+    (line,) = [each for each in done.stderr.splitlines() if "a wallet has too little for an intent" in each]
+    assert "funds={'needs': '6', 'balance': '5', 'allowance': '0'}" in line
+    said = f"{owner.address} needs 6 of {token} on chain {CHAIN_ID}, has 5, and lets {settler} take 0"
+    assert said in [each["data"] for each in intent["logs"] if each["level"] == "warning"]
