@@ -7,7 +7,7 @@ import signal
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,14 +17,13 @@ from muniment.cli.options import settings_of
 from muniment.cli.sandbox import opened_sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
-
     from muniment.guest.confinement import Confinement
     from muniment.relayer.explaining import Explanation
     from muniment.relayer.loop import Relayer
     from muniment.relayer.settings import RelayerSettings
 
-T = TypeVar("T")
+# The newest runs of a trigger that `explain` shows: of the registry, and of the journal.
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,18 +160,9 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
     clock = RegistryClock(own_ms, time.monotonic)
     async with connected(settings, clock) as registry:
         trigger = await registry.triggers.get(sig)
-        runs = [run async for run in _first(registry.runs.list(trigger_sig=sig, newest_first=True, limit=5), 5)]
+        runs = await anext(registry.runs.list(trigger_sig=sig, newest_first=True, limit=_SHOWN).pages(), ())
     told = None
     if settings.state.is_file():
         with Journal.reading(settings.state) as journal:
-            told = Told(known=journal.known(trigger.sig), entries=journal.runs_of(trigger.sig)[:5])
+            told = Told(known=journal.known(trigger.sig), entries=journal.runs_of(trigger.sig)[:_SHOWN])
     return explain(trigger, runs, settings, told, own_ms())
-
-
-async def _first(records: AsyncIterable[T], count: int) -> AsyncIterator[T]:
-    """The first `count` records."""
-    async for record in records:
-        yield record
-        count -= 1
-        if count == 0:
-            return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from muniment.cli.client.runs import TYPES, block_line, question_line
+from muniment.cli.client.runs import TYPES, read_and_logged
 from muniment.cli.client.service import failures, opened, place_of, service_options
 from muniment.cli.client.triggers import read_inputs
 from muniment.cli.options import chains_option
@@ -200,9 +200,6 @@ def _members(cid: str, tried: Tried) -> dict[str, str]:
         "function": cid, "as of": f"{moment(run.timestamp)}, {TYPES[run.trigger_type]}",
         "result": run.result if run.reason is None else f"{run.result}, {run.reason.code}: {run.reason.text}",
         "intents": "\n".join(line for hash_, intent in made for line in (hash_, *said(intent))),
-        "read at": "\n".join(map(block_line, run.blocks)),
-        "questions": "\n".join(map(question_line, run.inputs)),
-        "fuel": run.fuel_used,
-        "log": "\n".join([*run.logs, *(["(the function logged more)"] if run.logs_cut else [])]),
+        **read_and_logged(run),
     }  # fmt: skip
     return {name: text or "none" for name, text in shown.items()}

@@ -11,7 +11,7 @@ from muniment.cli.client.service import opened, service_options
 from muniment.cli.output import Column, ago, counted, shape_options, short, show_all, show_one, table_options
 
 if TYPE_CHECKING:
-    from muniment.protocol.runs.types import Run, RunAnswer, RunBlock, RunInput, RunRecord
+    from muniment.protocol.runs.types import NewRun, Run, RunAnswer, RunBlock, RunInput, RunRecord
 
 _CLAIMED: Final = "(as the service says)"
 _RESULTS: Final = ("intents", "nothing", "stopped", "missed", "skipped", "incomplete")
@@ -95,14 +95,23 @@ def _members(run: Run) -> dict[str, str]:
         "intents": "\n".join(
             f"{each.hash}{'' if each.recorded else ', not recorded here'} {_CLAIMED}" for each in run.outputs
         ),
-        "read at": "\n".join(map(block_line, run.blocks)),
-        "questions": "\n".join(map(question_line, run.inputs or ())),
+        **read_and_logged(run),
         "relayers": "\n".join(f"{_relayer(each)} {_CLAIMED}" for each in run.records),
         "conflicts": "\n".join(run.conflicts),
-        "fee": run.fee, "fuel": run.fuel_used, "engine": run.engine,
-        "log": "\n".join([*run.logs, *(["(the function logged more)"] if run.logs_cut else [])]),
+        "fee": run.fee, "engine": run.engine,
     }  # fmt: skip
     return {name: text or "none" for name, text in shown.items()}
+
+
+def read_and_logged(run: Run | NewRun) -> dict[str, str]:
+    """The blocks, questions, fuel and log of a run, for people."""
+    logs = [*run.logs, *(["(the function logged more)"] if run.logs_cut else [])]
+    return {
+        "read at": "\n".join(map(_block_line, run.blocks)),
+        "questions": "\n".join(map(_question_line, run.inputs or ())),
+        "fuel": run.fuel_used,
+        "log": "\n".join(logs),
+    }
 
 
 def _due(run: Run) -> str:
@@ -129,14 +138,12 @@ def _result(run: Run) -> str:
     return f"{run.result}, {run.reason.code}{text}{missed} {_CLAIMED}"
 
 
-def block_line(block: RunBlock) -> str:
-    """A block that was read, on one line."""
+def _block_line(block: RunBlock) -> str:
     quiet = ", the head of a quiet chain" if block.quiet else ""
     return f"chain {block.chain_id}, block {block.number}, {block.hash}{quiet}"
 
 
-def question_line(asked: RunInput) -> str:
-    """A question of a function and its answer, on one line."""
+def _question_line(asked: RunInput) -> str:
     given = ", ".join(
         f"{name} {value if isinstance(value, str) else ' '.join(value)}" for name, value in asked.params.items()
     )
