@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains.agreeing import agreed
-from muniment.chains.logs import LogFilter, last_common, read_range
+from muniment.chains.logs import LogContent, LogFilter, content_of, last_common, read_range
 from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, block_time_in
 from muniment.chains.rpc import Call, Failed
 from muniment.outgoing import Unreachable
-from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString, data_of, quantity_of
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 LOGS_MAX: Final = 500
 # Hashes that reveal a fork. No chain of the catalogue has taken back 200 blocks.
 _BLOCKS_KEPT: Final = 1_000
-_TOPICS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +50,11 @@ class LogStep(NamedTuple):
     at_head: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """A log in a receipt: what two nodes must give alike."""
-
-    contract: bytes
-    topics: tuple[bytes, ...]
-    data: bytes
-    index: int
-
-
 class _Receipt(NamedTuple):
     number: int
     block_hash: bytes
     time_s: int
-    logs: tuple[_Log, ...]
+    logs: tuple[LogContent, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,36 +170,17 @@ def _receipt(answer: dict[str, Any], time_s: int | None) -> _Receipt:
     number, block_hash, logs = quantity_of(answer.get("blockNumber")), data_of(answer["blockHash"]), answer.get("logs")
     if number is None or block_hash is None or time_s is None or not isinstance(logs, list):
         raise Unreachable("garbage", "no receipt")
-    return _Receipt(number, block_hash, time_s, tuple(_log(each) for each in cast("list[object]", logs)))
-
-
-def _log(entry: object) -> _Log:
-    """Raises `Unreachable`."""
-    log = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-    contract, data, index = data_of(log.get("address")), data_of(log.get("data")), quantity_of(log.get("logIndex"))
-    given = log.get("topics")
-    topics = [data_of(each) for each in cast("list[object]", given)] if isinstance(given, list) else [None]
-    known = tuple(each for each in topics if each is not None)
-    if contract is None or data is None or index is None or len(known) != len(topics) or len(topics) > _TOPICS_MAX:
-        raise Unreachable("garbage", "no log")
-    return _Log(contract, known, data, index)
+    return _Receipt(number, block_hash, time_s, tuple(content_of(each) for each in cast("list[object]", logs)))
 
 
 def _seen(name: HexString, index: int | None, receipt: _Receipt, entry: dict[str, Any]) -> SeenLog:
     """The log of a receipt. Raises `Unreachable` if the node's own log, `entry`, is another one."""
-    own = _log(entry)
+    own = content_of(entry)
     position = next((place for place, each in enumerate(receipt.logs) if each == own), None)
     if position is None or index is None or data_of(entry.get("blockHash")) != receipt.block_hash:
         raise Unreachable("garbage", "a log that its transaction does not have")
-    try:
-        contract, topics = (
-            Address.from_raw(own.contract),
-            tuple(Bytes32.parse("0x" + each.hex()) for each in own.topics),
-        )
-        block_hash, transaction_hash = Bytes32.parse("0x" + receipt.block_hash.hex()), Bytes32.parse(name)
-    except Invalid:
-        raise Unreachable("garbage", "no log") from None
     return SeenLog(
-        contract, topics, HexString.from_raw(own.data), receipt.number, block_hash, receipt.time_s, transaction_hash,
-        index, position,
+        Address.from_raw(own.contract), tuple(map(Bytes32.from_raw, own.topics)), HexString.from_raw(own.data),
+        receipt.number, Bytes32.from_raw(receipt.block_hash), receipt.time_s, Bytes32.from_raw(name.raw), index,
+        position,
     )  # fmt: skip

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # takes back few facts.
 _MARKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _HASH_BYTES: Final = 32
+_ADDRESS_BYTES: Final = 20
+# Yellow Paper, section 4.4.1.
+_TOPICS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,28 @@ class LogFilter:
             "address": list(self.contracts), "fromBlock": hex(first), "toBlock": hex(last),
             "topics": [list(choices) or None for choices in self.topics],
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LogContent:
+    """A log without its place: its contract of 20 bytes, topics of 32 each, data, and its index in its block."""
+
+    contract: bytes
+    topics: tuple[bytes, ...]
+    data: bytes
+    index: int
+
+
+def content_of(entry: object) -> LogContent:
+    """The content of a log in an answer of a node. Raises `Unreachable`."""
+    log = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    contract, data, index = data_of(log.get("address")), data_of(log.get("data")), quantity_of(log.get("logIndex"))
+    given = log.get("topics")
+    topics = [data_of(each) or b"" for each in cast("list[object]", given)] if isinstance(given, list) else [b""]
+    are_topics = len(topics) <= _TOPICS_MAX and all(len(each) == _HASH_BYTES for each in topics)
+    if contract is None or len(contract) != _ADDRESS_BYTES or data is None or index is None or not are_topics:
+        raise Unreachable("garbage", "no log")
+    return LogContent(contract, tuple(topics), data, index)
 
 
 class Range(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from muniment.chains.logs import content_of
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
-from muniment.protocol.errors import Invalid, InvalidRun, Refusal
+from muniment.protocol.errors import Invalid, InvalidRun
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.hex import Bytes32, HexString, data_of, quantity_of
+from muniment.protocol.evm.hex import Bytes32, HexString, data_of
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
 from muniment.protocol.runs.rules import check_event
@@ -214,13 +215,13 @@ def _wanted(trigger: Trigger, event: Occurrence | None) -> Occurrence:
 
 def _log_of(pin: Pin, answer: object) -> EventPayload:
     """A log of a receipt. Raises `Incomplete` for what is none."""
-    log = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-    index, data = quantity_of(log.get("logIndex")), data_of(log.get("data"))
-    if index is None or data is None or log.get("blockHash") != "0x" + pin.hash.hex():
-        raise Incomplete("no-answer", "the node gives a log that is none, or of another block")
     try:
-        contract = Address.parse(str(log.get("address")).lower())
-        topics = tuple(Bytes32.parse(str(topic)) for topic in cast("list[Any]", log.get("topics") or []))
-    except Refusal:
-        raise Incomplete("no-answer", "the node gives a log without a contract or with other topics") from None
-    return EventPayload(pin.chain_id, Bytes32.from_raw(pin.hash), index, contract, topics, HexString.from_raw(data))
+        log = content_of(answer)
+    except Unreachable:
+        raise Incomplete("no-answer", "the node gives a log that is none") from None
+    if data_of(cast("dict[str, Any]", answer).get("blockHash")) != pin.hash:
+        raise Incomplete("no-answer", "the node gives a log of another block than its receipt")
+    return EventPayload(
+        pin.chain_id, Bytes32.from_raw(pin.hash), log.index, Address.from_raw(log.contract),
+        tuple(map(Bytes32.from_raw, log.topics)), HexString.from_raw(log.data),
+    )  # fmt: skip

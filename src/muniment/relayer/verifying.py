@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from muniment.chains.logs import LogContent, content_of
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
 from muniment.protocol.errors import InvalidRun
-from muniment.protocol.evm.hex import data_of, quantity_of
 from muniment.protocol.runs.hashes import execution_hash
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import is_verdict
@@ -148,30 +148,18 @@ class Verifier:
             raise Incomplete("no-answer", f"there is no node of chain {event.chain_id}")
         if not await pins.is_canonical(event.chain_id, event.block_hash.raw, time_s):
             return [f"the block of the event is not on chain {event.chain_id}"]
-        wanted = Call("eth_getLogs", ({"blockHash": event.block_hash, "address": event.contract},))
+        logs = Call("eth_getLogs", ({"blockHash": event.block_hash, "address": event.contract},))
+        topics = tuple(each.raw for each in event.topics)
+        wanted = LogContent(event.contract.raw, topics, event.data.raw, event.index)
 
         async def ask(node: Node) -> bool:
-            (answer,) = await nodes.ask(node, [wanted])
+            (answer,) = await nodes.ask(node, [logs])
             if not isinstance(answer, list):
                 raise Unreachable("garbage", "no list of logs")
-            return any(_is_event(each, event) for each in cast("list[Any]", answer))
+            return wanted in map(content_of, cast("list[object]", answer))
 
         is_there = await agreed_answer(nodes, ask, "the logs of the event's block")
         return [] if is_there else ["the block does not have the event"]
-
-
-_LOG_MEMBERS: Final = ("address", "data")
-
-
-def _is_event(entry: object, event: EventPayload) -> bool:
-    log = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-    topics = log.get("topics")
-    given = [data_of(each) for each in cast("list[object]", topics)] if isinstance(topics, list) else None
-    return (
-        quantity_of(log.get("logIndex")) == event.index
-        and [data_of(log.get(name)) for name in _LOG_MEMBERS] == [event.contract.raw, event.data.raw]
-        and given == [each.raw for each in event.topics]
-    )
 
 
 def _not_due(run: Run, trigger: Trigger) -> str:
