@@ -31,9 +31,8 @@ def test_a_decoder_makes_at_most_twice_the_calls_for_twice_the_input(decoder: De
     size = min(COUNTED, decoder.size)
     for shape in (Shape(head, piece, tail) for piece in PIECES for head, tail in decoder.frames):
         half, full = (calls_of(partial(decoder.read, shape.of(each))) for each in (size // 2, size))
-        if full > GROWTH_MAX * half + CALLS_FREE:  # half the input may end within a piece, and be refused for that
-            cuts = range(size // 2 + 1, size // 2 + len(shape.piece))
-            half = max((calls_of(partial(decoder.read, shape.of(each))) for each in cuts), default=half)
+        if full > GROWTH_MAX * half + CALLS_FREE:
+            half = max(calls_of(partial(decoder.read, each)) for each in shape.halves(size))
         assert full <= GROWTH_MAX * half + CALLS_FREE, f"{shape}: {half:,} calls, then {full:,}"
 
 

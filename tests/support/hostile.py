@@ -155,3 +155,7 @@ class Shape:
         if not self.tail:
             return self.head + (self.piece * (inner // len(self.piece) + 1))[:inner]
         return self.head + (self.piece * max(1, inner // len(self.piece))).removesuffix(b",") + self.tail
+
+    def halves(self, size: int) -> list[bytes]:
+        """The shape in half of `size` bytes, cut at each byte of a piece: a reader may refuse a cut piece at once."""
+        return [self.of(size // 2 + more) for more in range(len(self.piece))]
