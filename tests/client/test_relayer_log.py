@@ -209,3 +209,20 @@ async def test_the_log_is_read_again_and_again(monkeypatch: pytest.MonkeyPatch) 
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
         assert not task.done()
         task.cancel()
+
+
+async def test_a_journal_that_cannot_be_written_for_a_while_ends_no_relayer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_ends, "_PAUSE_S", 0)
+    with Journal.in_memory() as journal, capture_logs() as lines:
+        registry: Any = Log(signed_end(Wallet(3), Signature.parse(f"0x{1:064x}{1:064x}1b")))
+        ends = LoggedEnds(registry=registry, journal=journal, protocol="Mimic", own_ms=own_ms)
+        journal._connection.execute("PRAGMA query_only = ON")  # as a full disk
+        task = asyncio.create_task(ends.read_always())
+        while not (lines or task.done()):
+            await asyncio.sleep(0)
+        assert not task.done()
+        journal._connection.execute("PRAGMA query_only = OFF")
+        while journal.fact("log") is None:
+            await asyncio.sleep(0)
+        task.cancel()
+    assert lines[0]["error"] == "OperationalError"

@@ -50,7 +50,10 @@ class LoggedEnds:
         """Read for ever, as often as a log is signed."""
         while True:
             await asyncio.sleep(_PAUSE_S)
-            await self.read()
+            try:
+                await self.read()
+            except Exception as error:  # noqa: BLE001 - a journal that cannot be written now ends no run
+                _alarm(error)
 
     async def read(self) -> None:
         """Learn the deactivations that came into the log since the last time; the first time all of them.
