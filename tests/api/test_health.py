@@ -131,7 +131,9 @@ async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
         signal.raise_signal(signal.SIGTERM)
         assert application.context.serving.is_stopping()
         assert stopped == []
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while not stopped:
+                await asyncio.sleep(0)
         assert stopped == [signal.SIGTERM]
 
 

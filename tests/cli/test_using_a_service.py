@@ -274,7 +274,7 @@ def test_an_end_is_a_date_in_utc(text: str, expected: int) -> None:
 
 
 def test_an_end_may_be_a_span_from_now() -> None:
-    assert abs(end_ms("30d") - time.time() * 1000 - 30 * 86_400_000) < 5_000
+    assert abs(end_ms("30d") - time.time() * 1000 - 30 * 86_400_000) < 60_000
 
 
 def test_another_wallet_sees_the_same_trigger(person: Person, served: Service, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 import warm
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from builders import Bundle, TriggerDraft, Wallet, signed_in
 from ports import free_port
 from service import Service
 
@@ -39,12 +39,6 @@ FUNCTIONS_MIN = 5
 SECONDS_MAX = 600
 
 pytestmark = pytest.mark.long
-
-
-async def signed_in(url: str) -> tuple[str, str]:
-    """An API key, and a function to make triggers for."""
-    async with httpx2.AsyncClient(base_url=url) as client:
-        return await api_key_of(client, Wallet()), await deploy(client)
 
 
 def trigger_requests(cid: str, wallet: Wallet) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 
 import warm
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, signed_in
 from mounts import mounted, needs_mounts
 from service import Service
 
@@ -30,12 +30,6 @@ def limit_files(service: Service, size: int) -> None:
     """Let no file grow beyond `size` bytes: writing fails with EFBIG, as it does with ENOSPC on a full disk."""
     for pid in service.worker_pids() or {service.pid}:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-
-async def signed_in(url: str) -> tuple[str, str]:
-    """An API key, and a function to make triggers for."""
-    async with httpx2.AsyncClient(base_url=url) as client:
-        return await api_key_of(client, Wallet()), await deploy(client)
 
 
 @pytest.mark.parametrize("size", [0, 100])

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from builders import Bundle, TriggerDraft, signed_in
 from muniment.service.running.settings import Settings
 from ports import free_port
 from service import Service, is_there
@@ -30,12 +30,6 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     with Service(tmp_path / "data", workers=request.param) as started:
         yield started
-
-
-async def signed_in(url: str) -> tuple[str, str]:
-    """An API key, and a function to make triggers for."""
-    async with httpx2.AsyncClient(base_url=url) as client:
-        return await api_key_of(client, Wallet()), await deploy(client)
 
 
 def until(condition: Callable[[], bool], seconds: float = 60) -> None:

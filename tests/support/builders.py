@@ -147,6 +147,12 @@ async def deploy(client: httpx2.AsyncClient, bundle: Bundle | None = None, walle
     return response.json()["CID"]
 
 
+async def signed_in(url: str) -> tuple[str, str]:
+    """An API key at a service, and a function to make triggers for."""
+    async with httpx2.AsyncClient(base_url=url) as client:
+        return await api_key_of(client, Wallet()), await deploy(client)
+
+
 async def register(client: httpx2.AsyncClient, draft: TriggerDraft) -> dict[str, Any]:
     """Register a trigger; the answer."""
     response = await client.post("/triggers", json=draft.signed())
