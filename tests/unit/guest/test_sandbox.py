@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -421,6 +421,20 @@ def _is_there(process: int) -> bool:
         return "Z" not in Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@on_linux
+async def test_a_child_that_works_on_yields_to_the_others() -> None:
+    async with Sandbox.open() as opened:
+        compiled = await opened.compile_module(ENDLESS)
+        endless = asyncio.create_task(opened.run_module(compiled, context=CONTEXT, inputs={}, answer=answered))
+        seen: set[int] = set()
+        while not endless.done():
+            for each in _running(opened):
+                with suppress(ProcessLookupError):
+                    seen.add(os.getpriority(os.PRIO_PROCESS, each))
+            await asyncio.sleep(0.01)
+        assert sorted(seen) == [os.nice(0), min(19, os.nice(0) + 10)]
 
 
 async def test_the_launcher_ends_with_the_sandbox() -> None:
