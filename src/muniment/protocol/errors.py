@@ -363,7 +363,7 @@ class StatusConflict(Conflicting, code="status-conflict", title="Status cannot m
 class IntentDiffers(Conflicting, code="intent-differs", title="Recorded otherwise"):
     """The intent is recorded with another execution hash or other transactions; the first record is kept.
 
-    Or the run that the intent names is recorded, and the intent is not one of its outputs.
+    Or the run that the intent names is recorded, and is of another trigger, or does not list the intent.
     """
 
 
