@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -350,6 +352,23 @@ async def test_signers_that_were_named_share_the_intents_of_a_day(world: World) 
     for minute in range(3):
         await world.step(TICK + minute * MINUTE, intents_per_day_max=4, served=served)
     assert [result for result, _ in await world.runs(sig)] == ["intents", "intents", "skipped"]
+
+
+async def test_a_run_that_could_not_be_planned_is_made_when_the_journal_can_be_written(world: World) -> None:
+    sigs = [await world.sign(number) for number in (1, 2)]
+    async with world.relayer() as made:
+        await made._begin()
+        for now_ms in (TICK + 1_000, TICK + MINUTE + 1_000):
+            made.journal._connection.execute("PRAGMA query_only = ON")  # as a full disk
+            world.at(now_ms)
+            with suppress(sqlite3.OperationalError):
+                made._look(now_ms)
+            made.journal._connection.execute("PRAGMA query_only = OFF")
+            assert made._turns.count == 0
+        world.at(TICK + MINUTE + 10_000)
+        assert await made.once()
+    for sig in sigs:
+        assert {*await world.runs(sig)} == {("missed", TICK), ("nothing", TICK + MINUTE)}
 
 
 async def test_another_trigger_runs_although_one_fails_unexpectedly(world: World) -> None:

@@ -255,14 +255,32 @@ class Relayer:
         if self._wakes.is_back(now_ms):
             for sig in self.following.tracked:
                 self._wakes.at(sig, 0)
-        dues = [due for sig in self._wakes.due(now_ms) if (due := self._look_at(sig, now_ms)) is not None]
+        dues: list[Due] = []
+        error: Exception | None = None
+        for sig in self._wakes.due(now_ms):
+            try:
+                if (due := self._look_at(sig, now_ms)) is not None:
+                    dues.append(due)
+            except Exception as caught:  # noqa: BLE001 - raised below; it must not keep the others from their runs
+                error = caught
+                self._wakes.at(sig, now_ms + RETRY_MS)
         if dues:
-            self.journal.plan(dues, now_ms)
-        self._take_events(now_ms)
+            self._plan(dues, now_ms)
         for due in dues:
             self._busy.add(due.sig)
             self._turns.put(self.following.tracked[due.sig].trigger.signer, due)
+        self._take_events(now_ms)
         self.figures.show("runs_waiting", self._turns.count)
+        if error is not None:
+            raise error
+
+    def _plan(self, dues: Sequence[Due], now_ms: int) -> None:
+        try:
+            self.journal.plan(dues, now_ms)
+        except Exception:  # such as a full disk
+            for due in dues:
+                self._wakes.at(due.sig, now_ms + RETRY_MS)
+            raise
 
     def _take_events(self, now_ms: int) -> None:
         """Let planned runs of events wait for their turns; those whose time is over are missed."""
