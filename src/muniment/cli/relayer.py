@@ -18,6 +18,7 @@ from muniment.cli.sandbox import opened_sandbox
 
 if TYPE_CHECKING:
     from muniment.guest.confinement import Confinement
+    from muniment.protocol.runs.types import Run
     from muniment.relayer.explaining import Explanation
     from muniment.relayer.loop import Relayer
     from muniment.relayer.settings import RelayerSettings
@@ -160,7 +161,11 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
     clock = RegistryClock(own_ms, time.monotonic)
     async with connected(settings, clock) as registry:
         trigger = await registry.triggers.get(sig)
-        runs = await anext(registry.runs.list(trigger_sig=sig, newest_first=True, limit=_SHOWN).pages(), ())
+        runs: list[Run] = []
+        async for run in registry.runs.list(trigger_sig=sig, newest_first=True, limit=_SHOWN):
+            runs.append(run)
+            if len(runs) == _SHOWN:
+                break
     told = None
     if settings.state.is_file():
         with Journal.reading(settings.state) as journal:
