@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from sqlite3 import IntegrityError
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from chain import CHAIN_TESTS, encoded, selector
+from muniment.chains.catalogue import Chain
 from muniment.chains.log_reader import LogReader
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
-from muniment.relayer.due import Occurrence
+from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.due import Occurrence, Plan
+from muniment.relayer.event_runs import EventRuns
 from muniment.relayer.events import ChainEvents, EventsStep, Waiting
+from muniment.relayer.following import Tracked
+from muniment.relayer.journal import Journal
 from muniment.relayer.pinning import Incomplete
 from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
 
@@ -169,3 +176,33 @@ async def test_a_new_trigger_is_read_from_an_older_block(nodal: Nodal) -> None:
     await to_head(events, {})
     events.reader.go_back_to(start)
     assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == [7]
+
+
+async def all_planned(events: EventRuns, now_ms: int) -> None:
+    while not await events.step(CHAIN_ID, now_ms):
+        pass
+
+
+async def test_an_event_that_could_not_be_planned_is_found_again(nodal: Nodal) -> None:
+    feed, pins = nodal.feed(1, 1), nodal.pins()
+    created_ms = 1_000 * nodal.newest_s - 5_000
+    nodal.update(feed, 7, 1)
+    now_ms = nodal.now_ms = 1_000 * nodal.newest_s
+    trigger: Any = SimpleNamespace(config={"chainId": CHAIN_ID, "contract": feed.lower(), "topics": []})
+    plan = Plan(sig=ANY, kind=EVENT, created_ms=created_ms, end_ms=0, delta_ms=600_000)
+    following: Any = SimpleNamespace(tracked={ANY: Tracked(trigger, plan)})
+    registry: Any = None
+    chain_ = Chain(CHAIN_ID, "Local", confirmations=0)
+    with Journal.in_memory() as journal:
+        events = EventRuns(
+            chains={CHAIN_ID: chain_}, pins=pins, registry=registry, following=following, journal=journal,
+            own_ms=lambda: now_ms,
+        )  # fmt: skip
+        journal._connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON journal_runs BEGIN SELECT raise(ABORT, 'full'); END"
+        )
+        with pytest.raises(IntegrityError):
+            await all_planned(events, now_ms)
+        journal._connection.execute("DROP TRIGGER full")
+        await all_planned(events, now_ms)
+        assert journal.planned_events(1)

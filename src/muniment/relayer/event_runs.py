@@ -72,11 +72,16 @@ class EventRuns:
         events = await self._reader(chain_id, tracked, now_ms)
         if chain_id in self._forked:
             await self._take_back(chain_id, now_ms)
+        before = events.reader.next_block
         step = await events.step({sig: Waiting.of(each.trigger.config) for sig, each in tracked.items()})
         if step.gone_back_to is not None:
             _log.warning("reorganisation", chain=chain_id, from_block=step.gone_back_to)
             self._forked.add(chain_id)
-        self._plan([(tracked[sig], occurrence) for sig, occurrence in step.found], now_ms)
+        try:
+            self._plan([(tracked[sig], occurrence) for sig, occurrence in step.found], now_ms)
+        except Exception:  # such as a full disk
+            events.reader.go_back_to(step.next_block if before is None else before)
+            raise
         if self.journal.fact(_place(chain_id)) != str(step.next_block):
             self.journal.keep_fact(_place(chain_id), str(step.next_block))
         return step.at_head and chain_id not in self._forked
