@@ -61,12 +61,12 @@ def test_show_says_result_time_blocks_questions_intents_and_relayers(person: Per
 REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "stopped": (
         {"result": "stopped", "reason": {"code": "abort", "text": "too \u202edear"}},
-        "result stopped, abort: too \\u202edear (as the service says)",
+        "result stopped, abort: the function called abort: too \\u202edear (as the service says)",
     ),
     "missed": (
         {"result": "missed", "reason": {"code": "gap", "text": ""}, "missedCount": 3, "from": 1_795_204_080_000,
          "to": 1_795_204_200_000},
-        "result missed, gap (3 runs from 2026-11-20T19:48:00.000Z to 2026-11-20T19:50:00.000Z) (as",
+        "missed, gap: no relayer of this operator ran then (3 runs from 2026-11-20T19:48:00.000Z to 2026-11-20T19:50",
     ),
     "failed question": (
         {"inputs": [{"query": "api", "params": {"url": "x"}, "answer": {"success": False, "error": "never asked"}}]},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
+from muniment.protocol.runs.reasons import REASONS
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.wire import moment
 from muniment.relayer.due import Plan, Seen
@@ -119,7 +120,8 @@ def _run(run: Run) -> str:
     # What a function says when it aborts is one line here, or it could add sentences of its own.
     text = "" if run.reason is UNSET else run.reason.text
     said = "".join(each if each.isprintable() else " " for each in text)
-    reason = "" if run.reason is UNSET else f", {run.reason.code}{f': {said}' if said else ''}"
+    words = "" if run.reason is UNSET else REASONS.get(run.result, {}).get(run.reason.code, run.reason.code)
+    reason = f", {words}{f': {said}' if said else ''}" if words else ""
     missing = sum(not each.recorded for each in run.outputs)
     result = _counted(len(run.outputs), "intent") if run.outputs else run.result
     lacks = f" ({missing} not recorded)" if missing else ""

@@ -230,7 +230,7 @@ class Journal:
             self._keep(due.sig, due.kind, due.payload, (result, body, hash_, now_ms))
             self._decide(due.sig, due.timestamp_ms)
 
-    def note(self, gap: Gap, result: str, body: bytes, hash_: bytes, now_ms: int) -> None:
+    def note(self, gap: Gap, body: bytes, hash_: bytes, now_ms: int) -> None:
         """Keep the bytes of the note of a gap, and decide all its ticks: those that were planned are given up."""
         with self._writing():
             if gap.kind == CRON:
@@ -239,7 +239,7 @@ class Journal:
                     (gap.sig.raw, gap.kind, gap.to_ms),
                 )
             self._insert(gap.sig, gap.kind, gap.payload, gap.to_ms, gap.to_ms, None, now_ms)
-            self._keep(gap.sig, gap.kind, gap.payload, (result, body, hash_, now_ms))
+            self._keep(gap.sig, gap.kind, gap.payload, ("missed", body, hash_, now_ms))
             self._decide(gap.sig, gap.to_ms)
 
     def give_up(self, due: Due, *, is_decided: bool) -> None:

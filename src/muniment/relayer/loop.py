@@ -322,14 +322,11 @@ class Relayer:
         entry = self.journal.entry(gap.sig, gap.kind, gap.payload)
         if entry is not None and entry.state is not State.PLANNED:
             return
+        code: RunReasonCode = "overtaken" if now_ms <= gap.to_ms + delta_ms else "gap"
         if entry is not None:
-            code, text = "unanswered", "the run had no answer to a question of the function in time"
-        elif now_ms <= gap.to_ms + delta_ms:
-            code, text = "overtaken", "several runs were due at once, and the newest is made"
-        else:
-            code, text = "gap", "this relayer did not run then"
-        content = Content.of(missed(gap, code, text, self.engine), [])
-        self.journal.note(gap, "missed", *content.bytes_and_hash(), now_ms)
+            code = "unanswered"
+        content = Content.of(missed(gap, code, self.engine), [])
+        self.journal.note(gap, *content.bytes_and_hash(), now_ms)
         self.figures.add("runs_total", "missed")
         _log.warning("missed", trigger=gap.sig, ticks=gap.ticks, from_ms=gap.from_ms, to_ms=gap.to_ms, reason=code)
         if code == "unanswered":

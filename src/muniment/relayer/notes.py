@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.runs.texts import REASON_TEXT_MAX, Engine, ReasonText
@@ -13,28 +12,21 @@ if TYPE_CHECKING:
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.relayer.due import Due, Gap
 
-SKIPPED: Final[Mapping[str, str]] = {
-    "fee-limit": "the fee of this relayer is above the trigger's executionFeeLimit",
-    "run-cap": "the trigger had as many runs today as this relayer makes",
-    "intent-cap": "this relayer made as many intents today as it may, for all or for one signer",
-    "other-block": "an intent of the same event in another block was submitted",
-}
 
-
-def missed(gap: Gap, code: RunReasonCode, text: str, engine: Engine) -> NewRun:
+def missed(gap: Gap, code: RunReasonCode, engine: Engine) -> NewRun:
     """The note of a gap."""
     return NewRun(
         trigger_sig=gap.sig, trigger_type=gap.kind, trigger_data=HexString.from_raw(gap.payload),
-        timestamp=gap.to_ms, result="missed", reason=reason_of(code, text), missed_count=gap.ticks,
+        timestamp=gap.to_ms, result="missed", reason=RunReason(code=code), missed_count=gap.ticks,
         from_ms=gap.from_ms, to_ms=gap.to_ms, engine=engine,
     )  # fmt: skip
 
 
 def skipped(due: Due, code: RunReasonCode, engine: Engine) -> NewRun:
-    """The note of a run that was due and that this relayer does not make, for a reason that `SKIPPED` has."""
+    """The note of a run that was due and that this relayer does not make."""
     return NewRun(
         trigger_sig=due.sig, trigger_type=due.kind, trigger_data=HexString.from_raw(due.payload),
-        timestamp=due.timestamp_ms, result="skipped", reason=reason_of(code, SKIPPED[code]), engine=engine,
+        timestamp=due.timestamp_ms, result="skipped", reason=RunReason(code=code), engine=engine,
     )  # fmt: skip
 
 

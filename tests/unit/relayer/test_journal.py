@@ -116,7 +116,7 @@ def test_a_trigger_is_seen_once(journal: Journal) -> None:
 
 def test_a_gap_gives_up_the_planned_ticks_in_it(journal: Journal) -> None:
     journal.plan([tick(100), tick(200), tick(300), tick(200, OTHER)], 101)
-    journal.note(Gap(SIG, 0, time_payload(200), 2, 100, 200), "missed", b"note", HASH, 250)
+    journal.note(Gap(SIG, 0, time_payload(200), 2, 100, 200), b"note", HASH, 250)
     assert [(each.sig, each.timestamp_ms) for each in journal.unfinished(State.PLANNED)] == [(OTHER, 200), (SIG, 300)]
     [noted] = journal.unfinished(State.RAN)
     assert (noted.timestamp_ms, noted.result, noted.body) == (200, "missed", b"note")

@@ -127,15 +127,17 @@ def _due(run: Run) -> str:
 
 
 def _result(run: Run) -> str:
+    from muniment.protocol.runs.reasons import REASONS
     from muniment.protocol.wire import moment
 
     if not run.reason:
         return run.result
+    words = REASONS.get(run.result, {}).get(run.reason.code, "")
     missed = f" ({counted(run.missed_count, 'run')} from {moment(run.from_ms)} to {moment(run.to_ms)})" if (
         run.missed_count and run.from_ms and run.to_ms
     ) else ""  # fmt: skip
     text = f": {run.reason.text}" if run.reason.text else ""
-    return f"{run.result}, {run.reason.code}{text}{missed} {_CLAIMED}"
+    return f"{run.result}, {run.reason.code}: {words}{text}{missed} {_CLAIMED}"
 
 
 def _block_line(block: RunBlock) -> str:

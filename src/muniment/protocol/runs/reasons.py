@@ -81,12 +81,12 @@ REASONS: Final[Mapping[RunResult, Mapping[RunReasonCode, str]]] = MappingProxyTy
         ),
         "skipped": MappingProxyType(
             {
-                "fee-limit": "the fee is above the trigger's limit",
-                "run-cap": "the trigger had as many runs as this operator allows",
-                "intent-cap": "as many intents were made as this operator allows",
+                "fee-limit": "the fee of this operator is above the trigger's executionFeeLimit",
+                "run-cap": "the trigger had as many runs as this operator makes in a day",
+                "intent-cap": "this operator made as many intents as it makes in a day, for all or for one signer",
                 "ended": "the trigger was deactivated",
                 "deadline": "the deadline of an intent had passed",
-                "other-block": "the same event was seen in another block",
+                "other-block": "the same event was in another block, and an intent for it was submitted",
                 "not-allowed": "this operator does not serve the signer, the function or the chain",
             }
         ),
