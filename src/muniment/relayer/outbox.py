@@ -54,9 +54,9 @@ class Outbox:
         self.caps.relayer = self.journal.fact("relayer")
 
     async def publish(self, entry: Entry) -> bool:
-        """Publish a run, unless that is being done; False: that failed, and is to be tried again."""
-        key = (entry.sig, entry.payload)
-        if key in self._published_now:
+        """Publish a run, unless that is being done or was; False: that failed, and is to be tried again."""
+        key, kept = (entry.sig, entry.payload), self.journal.entry(entry.sig, entry.kind, entry.payload)
+        if key in self._published_now or kept is None or kept.state is not State.RAN:
             return True
         self._published_now.add(key)
         try:

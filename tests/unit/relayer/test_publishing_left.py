@@ -76,3 +76,27 @@ async def test_a_run_that_is_being_published_is_no_failure() -> None:
         publishing.may.set()
         assert await first
         assert journal.unfinished(State.RAN) == []
+
+
+async def test_a_run_that_was_published_meanwhile_is_not_published_again() -> None:
+    """What is left may take long: the run of an event may be planned once more by then, and must stay so."""
+
+    class Meanwhile:
+        def __init__(self) -> None:
+            self.times = list[int]()
+
+        async def publish(self, entry: Entry) -> Published:
+            self.times.append(entry.timestamp_ms)
+            if entry.timestamp_ms == 0:
+                await outbox.publish(last)
+                journal.plan_again(last)
+            return Published(None)
+
+    publishing = Meanwhile()
+    with Journal.in_memory() as journal:
+        for tick_ms in range(COUNT):
+            _keep(journal, tick_ms)
+        outbox, last = _outbox(journal, publishing), journal.unfinished(State.RAN)[-1]
+        assert await outbox.publish_left()
+        assert [each.timestamp_ms for each in journal.unfinished(State.PLANNED)] == [last.timestamp_ms]
+    assert publishing.times.count(last.timestamp_ms) == 1
