@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from sqlite3 import IntegrityError
 from types import SimpleNamespace
 from typing import Any
@@ -183,26 +185,40 @@ async def all_planned(events: EventRuns, now_ms: int) -> None:
         pass
 
 
-async def test_an_event_that_could_not_be_planned_is_found_again(nodal: Nodal) -> None:
+@contextmanager
+def waiting_runs(nodal: Nodal) -> Generator[tuple[Journal, Callable[[], EventRuns]]]:
+    """What starts a relayer's events anew, with the journal, for a trigger that waits for an event of a chain."""
     feed, pins = nodal.feed(1, 1), nodal.pins()
     created_ms = 1_000 * nodal.newest_s - 5_000
     nodal.update(feed, 7, 1)
-    now_ms = nodal.now_ms = 1_000 * nodal.newest_s
+    nodal.now_ms = 1_000 * nodal.newest_s
     trigger: Any = SimpleNamespace(config={"chainId": CHAIN_ID, "contract": feed.lower(), "topics": []})
     plan = Plan(sig=ANY, kind=EVENT, created_ms=created_ms, end_ms=0, delta_ms=600_000)
     following: Any = SimpleNamespace(tracked={ANY: Tracked(trigger, plan)})
     registry: Any = None
-    chain_ = Chain(CHAIN_ID, "Local", confirmations=0)
     with Journal.in_memory() as journal:
-        events = EventRuns(
-            chains={CHAIN_ID: chain_}, pins=pins, registry=registry, following=following, journal=journal,
-            own_ms=lambda: now_ms,
+        yield journal, lambda: EventRuns(
+            chains={CHAIN_ID: Chain(CHAIN_ID, "Local", confirmations=0)}, pins=pins, registry=registry,
+            following=following, journal=journal, own_ms=lambda: nodal.now_ms,
         )  # fmt: skip
+
+
+async def test_an_event_that_could_not_be_planned_is_found_again(nodal: Nodal) -> None:
+    with waiting_runs(nodal) as (journal, started):
+        events = started()
         journal._connection.execute(
             "CREATE TRIGGER full BEFORE INSERT ON journal_runs BEGIN SELECT raise(ABORT, 'full'); END"
         )
         with pytest.raises(IntegrityError):
-            await all_planned(events, now_ms)
+            await all_planned(events, nodal.now_ms)
         journal._connection.execute("DROP TRIGGER full")
-        await all_planned(events, now_ms)
+        await all_planned(events, nodal.now_ms)
+        assert journal.planned_events(1)
+
+
+async def test_a_relayer_that_ends_before_it_read_a_block_reads_it_after_its_restart(nodal: Nodal) -> None:
+    with waiting_runs(nodal) as (journal, started):
+        first = started()
+        await first._reader(CHAIN_ID, first._tracked(CHAIN_ID), nodal.now_ms)
+        await all_planned(started(), nodal.now_ms)
         assert journal.planned_events(1)

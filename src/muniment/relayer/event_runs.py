@@ -154,6 +154,8 @@ class EventRuns:
                 events.reader.next_block = block
             else:
                 events.reader.go_back_to(block)
+            # First: a relayer that ends here reads from there after its restart.
+            self.journal.keep_fact(_place(chain_id), str(events.reader.next_block))
             for sig in new:
                 self.journal.keep_fact(_begun(sig), str(block))
         return events
