@@ -23,7 +23,7 @@ from muniment.guest.questions import answer_text, parse_object, parse_question
 from muniment.guest.texts import Memory, read_text, write_text
 from muniment.guest.types import LOG_LEVELS, Answer, IntentKind, Question
 from muniment.protocol.evm.hashing import keccak256
-from muniment.protocol.runs.types import Query
+from muniment.protocol.runs.texts import Query
 
 _KINDS: Final[dict[str, IntentKind]] = {
     "_transfer": "transfer", "_swap": "swap", "_evmCall": "evmCall", "_sendIntent": "intent",

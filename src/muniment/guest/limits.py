@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from muniment.protocol.runs.texts import LOG_TEXT_MAX, REASON_TEXT_MAX
-from muniment.protocol.runs.types import OUTPUTS_MAX, RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, RUN_LOGS_MAX
+from muniment.protocol.runs.texts import (
+    LOG_TEXT_MAX,
+    OUTPUTS_MAX,
+    REASON_TEXT_MAX,
+    RUN_BYTES_MAX,
+    RUN_LOGS_BYTES_MAX,
+    RUN_LOGS_MAX,
+)
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB

@@ -17,7 +17,7 @@ from muniment.guest.vectors import has_vectors, u32
 from muniment.protocol.errors import Invalid, InvalidJson
 from muniment.protocol.functions.wasm import check_wasm
 from muniment.protocol.json_text import parse_json
-from muniment.protocol.runs.types import Query
+from muniment.protocol.runs.texts import Query
 
 _PREAMBLE_BYTES: Final = 8
 _CUSTOM: Final = 0

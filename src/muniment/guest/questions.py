@@ -10,7 +10,7 @@ from muniment.guest.outcomes import Stop
 from muniment.guest.types import Answer, Question
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.json_text import parse_json
-from muniment.protocol.runs.types import Query
+from muniment.protocol.runs.texts import Query
 
 
 class _Shape(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from muniment.protocol.runs.reasons import StopReason
-from muniment.protocol.runs.types import Query
+from muniment.protocol.runs.texts import Query
 
 # `runnerTarget` 0.0.1, or none, is B; 0.1.0 is C.
 Generation = Literal["B", "C"]

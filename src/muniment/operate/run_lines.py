@@ -17,7 +17,8 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.forms import decode_record
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.runs import rules
-from muniment.protocol.runs.types import RUN_BYTES_MAX, NewRun
+from muniment.protocol.runs.texts import RUN_BYTES_MAX
+from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.typed_data import ONCE
 from muniment.service.auth.operators import IMPORT, OperatorCaller
 from muniment.service.resources.intents.json_lines import Progress, read_lines

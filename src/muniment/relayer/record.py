@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.intents.types import AnyNewIntent
 from muniment.protocol.runs.hashes import execution_hash
-from muniment.protocol.runs.texts import RunLog
-from muniment.protocol.runs.types import RUN_BYTES_MAX, NewRun, NewRunOutput, RunToken
+from muniment.protocol.runs.texts import RUN_BYTES_MAX, RunLog
+from muniment.protocol.runs.types import NewRun, NewRunOutput, RunToken
 from muniment.protocol.wire import Amount, encode
 from muniment.relayer.context import run_context
 from muniment.relayer.notes import reason_of

@@ -15,8 +15,8 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.types import NewOperationsIntent
 from muniment.protocol.runs.hashes import execution_hash
 from muniment.protocol.runs.payloads import time_payload
-from muniment.protocol.runs.texts import Engine, ReasonText
-from muniment.protocol.runs.types import RUN_BYTES_MAX, NewRun, RunAnswer, RunCall, RunInput, RunToken
+from muniment.protocol.runs.texts import RUN_BYTES_MAX, Engine, ReasonText
+from muniment.protocol.runs.types import NewRun, RunAnswer, RunCall, RunInput, RunToken
 from muniment.protocol.wire import encode
 from muniment.relayer.answers import Answers
 from muniment.relayer.due import Due

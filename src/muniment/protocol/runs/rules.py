@@ -16,7 +16,8 @@ from muniment.protocol.evm.signature import is_by, personal_digest
 from muniment.protocol.runs.hashes import evidence, hash_of
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import REASONS, is_verdict
-from muniment.protocol.runs.types import RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX, NewRun, Run, RunAnswer, RunBlock
+from muniment.protocol.runs.texts import RUN_BYTES_MAX, RUN_LOGS_BYTES_MAX
+from muniment.protocol.runs.types import NewRun, Run, RunAnswer, RunBlock
 from muniment.protocol.triggers.schedule import last_run
 from muniment.protocol.triggers.typed_data import CRON, ONCE
 from muniment.protocol.wire import encode

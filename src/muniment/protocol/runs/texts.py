@@ -1,15 +1,26 @@
-"""The texts of runs that prove themselves, and the limits that they keep."""
+"""The texts of runs that prove themselves, and the limits of runs; the sandbox knows these, but no records."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from muniment.protocol.wire import BoundedText
 
+# The JSON of one record; as long as the body of one request may be.
+RUN_BYTES_MAX: Final = 256 * 1024
+# What one run may send, ask and log: honest functions send one intent, ask some ten questions and log a few lines. With
+# lines of 4,000 characters a log could be 800 KB, so all lines together have a quarter of a record.
+OUTPUTS_MAX: Final = 32
+INPUTS_MAX: Final = 256
+RUN_LOGS_MAX: Final = 200
+RUN_LOGS_BYTES_MAX: Final = RUN_BYTES_MAX // 4
 REASON_TEXT_MAX: Final = 1_000
 # What a function may log in one line, in characters; and with the level before it.
 LOG_TEXT_MAX: Final = 4_000
 LOG_CHARACTERS_MAX: Final = LOG_TEXT_MAX + len("[Critical] ")
+
+# The questions that a function can ask.
+Query = Literal["evmCall", "tokenPrice", "relevantTokens", "subgraph", "svmAccountsInfo", "api"]
 
 
 class ReasonText(

@@ -11,18 +11,19 @@ from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX
 from muniment.protocol.runs.reasons import RunReasonCode, RunResult
-from muniment.protocol.runs.texts import Engine, ReasonText, RunLog
+from muniment.protocol.runs.texts import (
+    INPUTS_MAX,
+    OUTPUTS_MAX,
+    RUN_BYTES_MAX,
+    RUN_LOGS_MAX,
+    Engine,
+    Query,
+    ReasonText,
+    RunLog,
+)
 from muniment.protocol.triggers.types import SIG, TimestampMs
 from muniment.protocol.wire import Amount, DateTime, Record
 
-# The JSON of one record; as long as the body of one request may be.
-RUN_BYTES_MAX: Final = 256 * 1024
-# What one run may send, ask and log: honest functions send one intent, ask some ten questions and log a few lines. With
-# lines of 4,000 characters a log could be 800 KB, so all lines together have a quarter of a record.
-OUTPUTS_MAX: Final = 32
-INPUTS_MAX: Final = 256
-RUN_LOGS_MAX: Final = 200
-RUN_LOGS_BYTES_MAX: Final = RUN_BYTES_MAX // 4
 # A run reads a chain at one block, and a registry knows some ten chains.
 BLOCKS_MAX: Final = 32
 # Tokens of an answer, accounts of a look-up: no honest list is as long.
@@ -44,8 +45,6 @@ RunStatus = Annotated[
         examples=["pending"],
     ),
 ]
-# The questions that a function can ask.
-Query = Literal["evmCall", "tokenPrice", "relevantTokens", "subgraph", "svmAccountsInfo", "api"]
 _ChainId = Annotated[int, Meta(ge=1, le=SAFE_INTEGER_MAX, description="EIP-155", examples=[8453])]
 _Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=RUN_BYTES_MAX)]
 _ParamName = Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,49}$")]
