@@ -62,7 +62,9 @@ class Caps:
         if (most is None or most > runs_max) and await self._runs_of(plan.sig) >= runs_max:
             return "run-cap"
         if self._asks_intents and self.relayer is not None:
-            self._intents |= await self._count_intents(self.relayer)  # the higher count of each signer
+            day, found = self._day, await self._count_intents(self.relayer)
+            if day == self._day:  # it may be past midnight
+                self._intents |= found  # the higher count of each signer
             self._asks_intents = False
         intents_max = self.settings.intents_per_day_max
         share = max(1, intents_max // _SIGNERS) if self.settings.served.signers is None else intents_max
