@@ -172,6 +172,13 @@ def test_each_module_of_the_tests_has_a_name_of_its_own() -> None:
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
+def test_the_marks_of_long_tests_stand_in_the_files_that_the_makefile_searches() -> None:
+    marks = re.compile(r"mark[.](long|timed)|^from hypothesis import .*\bgiven\b", re.MULTILINE)
+    paths = [path for path in (ROOT / "tests").glob("*/*.py") if not path.name.startswith("test_")]
+    assert paths
+    assert [path.name for path in paths if marks.search(path.read_text("utf-8"))] == []
+
+
 def test_no_repetition_of_a_group_is_possessive() -> None:
     """Before Python 3.11.5 (Debian 12 has 3.11.2) such a repetition may match half of a group (gh-106052)."""
     code = {path: path.read_text("utf-8") for path in sorted(_SOURCE.rglob("*.py"))}
