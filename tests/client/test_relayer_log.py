@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 from builders import Wallet
 from middle import Answered, Asked, Behaviour, Forward
 from muniment.client import NotAnnounced, NotLoggedYet, Progress, Rules, Seen
+from muniment.client.flows.log.entries import Duplicates
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.entries import DeactivationFact, Entry
@@ -226,3 +228,22 @@ async def test_a_journal_that_cannot_be_written_for_a_while_ends_no_relayer(monk
             await asyncio.sleep(0)
         task.cancel()
     assert lines[0]["error"] == "OperationalError"
+
+
+async def test_a_log_that_is_read_from_its_beginning_takes_no_memory_for_each_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(world)
+    kept = list[int]()
+
+    def faults(duplicates: Duplicates, fact: Entry | None, place: str) -> Iterator[str]:
+        yield from found(duplicates, fact, place)
+        kept.append(len(duplicates.known))
+
+    found = Duplicates.faults
+    monkeypatch.setattr(Duplicates, "faults", faults)
+    async with followed(world) as following:
+        await following.ends.read()
+        assert following.journal.fact("log") is not None
+    assert len(kept) > 1
+    assert set(kept) == {0}

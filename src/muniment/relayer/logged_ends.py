@@ -36,6 +36,13 @@ _WRITTEN_AT_ONCE: Final = 1_000
 _log = structlog.get_logger(__name__)
 
 
+class _Forgetful(dict[bytes, bytes]):
+    """Keeps no name of a record: a log that is read from its beginning may have millions, and 300 bytes for each."""
+
+    def setdefault(self, key: bytes, default: bytes = b"") -> bytes:  # noqa: ARG002 - as the first of its name
+        return default
+
+
 @dataclass(slots=True, kw_only=True)
 class LoggedEnds:
     """Keeps in the journal which triggers the log has ended, under this protocol name."""
@@ -80,7 +87,8 @@ class LoggedEnds:
         now_s = self.own_ms() // 1_000
         log = self.registry.log
         try:
-            return await log.follow(seen, Rules(now_s, on_entry=self._take, from_start=True))
+            known = _Forgetful() if seen is None else None
+            return await log.follow(seen, Rules(now_s, on_entry=self._take, from_start=True, known=known))
         except NotAnnounced as error:
             _alarm(error)
             return await log.follow(seen, Rules(now_s, on_entry=self._take, from_start=True, accepts=True))
