@@ -87,9 +87,10 @@ class Outbox:
         # A note may be answered with the verdict of another relayer.
         if published.run.hash.raw == entry.hash and len(published.run.records) == 1:
             self._learn_address(published.run.records[0].relayer)
+        withheld = {"withheld": published.withheld} if published.withheld else {}
         _log.info(
             "published", trigger=entry.sig, run=published.run.hash, result=published.run.result,
-            intents=published.written, seconds=round(lateness_s, 1), withheld=published.withheld or None,
+            intents=published.written, seconds=round(lateness_s, 1), **withheld,
         )  # fmt: skip
 
     def _learn_address(self, relayer: str) -> None:
