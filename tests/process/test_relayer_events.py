@@ -293,6 +293,20 @@ async def test_intents_that_were_withheld_are_written_once_their_block_comes_bac
     assert await world.statuses() == [("valid", ["created"])]
 
 
+async def test_a_run_whose_block_comes_back_too_late_for_its_intents_is_valid_again(world: World) -> None:
+    fork = world.forks()
+    assert await world.step()
+    fork(7)
+    world.echo.meanwhile = lambda: fork(None)
+    assert await world.step()
+    fork(7)
+    world.nodal.mine(world.nodal.newest_s + 2 * HOUR)
+    for _ in range(2):
+        await world.step()
+    assert await world.statuses() == [("valid", [])]
+    assert world.echo.ran == [7]
+
+
 async def test_of_an_event_in_two_blocks_one_intent_waits_whichever_comes_back(world: World) -> None:
     fork, blocks = world.forks(), list[str]()
     assert await world.step()

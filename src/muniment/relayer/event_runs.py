@@ -193,7 +193,7 @@ class EventRuns:
             if is_gone and entry.result != ORPHANED:
                 await self._orphan(entry, event)
             elif not is_gone and entry.result == ORPHANED:
-                await self._restore(entry)
+                await self._restore(entry, now_ms)
         self._forked.discard(chain_id)
 
     async def _orphan(self, entry: Entry, event: EventPayload) -> None:
@@ -204,8 +204,8 @@ class EventRuns:
         self.journal.mark(entry, ORPHANED)
         _log.warning("the block of a run is gone", trigger=entry.sig, run=hash_, chain=event.chain_id)
 
-    async def _restore(self, entry: Entry) -> None:
-        """Record a run again whose block came back; one whose intents were withheld is made again.
+    async def _restore(self, entry: Entry, now_ms: int) -> None:
+        """Record a run again whose block came back; one whose intents were withheld is made again, if it still may.
 
         Intents that were discarded for those of the same event in another block stay so: those may be submitted by now.
         """
@@ -214,7 +214,7 @@ class EventRuns:
         except RunNotFound:  # as above
             return
         _log.warning("the block of a run is back", trigger=entry.sig, run=run.hash)
-        if run.outputs and not any(each.recorded for each in run.outputs):
+        if run.outputs and not any(each.recorded for each in run.outputs) and now_ms <= entry.until_ms:
             self.journal.plan_again(entry)
             return
         # The signature is that of the relayer which recorded the run first.
