@@ -44,6 +44,12 @@ for line in sys.stdin:
     if (child := os.fork()) == 0:
         os.dup2(2, 1)
         die_at(step)
-        main(words)
+        code: Any = 0
+        try:
+            main(words)
+        except SystemExit as ended:
+            code = ended.code
+        sys.stdout.flush()
+        os._exit(code)  # to take the interpreter down takes longer than the command
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
