@@ -17,6 +17,7 @@ from guest_functions import INPUTS, bundle
 from muniment.chains.catalogue import NATIVE
 from muniment.client import Bundle, KeySigner, Registry as Client, Unreachable
 from muniment.guest.types import GuestIntent, GuestRun, IntentKind
+from muniment.outgoing import SMALL_ANSWER_BYTES_MAX
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -184,9 +185,13 @@ async def test_a_node_that_fails_is_left_for_the_next_and_none_means_no_line(nod
     def broken(call: Json, answer: Json) -> Json:
         return {**answer, "result": "0x12"} if call["method"] == "eth_call" else answer
 
+    def long(call: Json, answer: Json) -> Json:  # thirty-two wallets may be read at once
+        return {**answer, "more": "x" * SMALL_ANSWER_BYTES_MAX} if call["method"] == "eth_call" else answer
+
     intents = made(("intent", {"operations": [transfer((poor, 7))]}))
     for urls, count in (
         ((nodal.node(broken),), 0),
+        ((nodal.node(long),), 0),
         (("http://127.0.0.1:9",), 0),
         ((nodal.node(broken), nodal.chain.url), 1),
     ):

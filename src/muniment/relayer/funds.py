@@ -14,7 +14,7 @@ from muniment.chains import multicall
 from muniment.chains.catalogue import NATIVE
 from muniment.chains.reading import COIN
 from muniment.chains.rpc import eth_call
-from muniment.outgoing import Unreachable
+from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import data_of
 from muniment.protocol.intents.types import NewIntent
@@ -84,7 +84,7 @@ class Funds:
         nodes = self.nodes[holder.chain_id]
         for node in nodes.nodes:
             try:
-                (answer,) = await nodes.ask(node, [call])
+                (answer,) = await nodes.ask(node, [call], bytes_max=SMALL_ANSWER_BYTES_MAX)
             except Unreachable:
                 continue
             shot = multicall.decode_one_shot(data_of(answer) or b"", len(tokens))
