@@ -125,6 +125,7 @@ async def test_a_registry_without_a_log_changes_nothing(world: World) -> None:
 
 
 async def test_a_log_that_is_shown_no_more_or_falsely_is_an_alarm_and_stops_nothing(world: World) -> None:
+    ended(world)  # so that the log is signed
     sig, path = world.sign(), world.journal_path()
 
     def false(asked: Asked, forward: Forward) -> Answered:
