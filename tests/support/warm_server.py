@@ -6,6 +6,7 @@ output and error of the new process, and the one that reports its end.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -14,6 +15,7 @@ import runpy
 import selectors
 import socket
 import sys
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -87,7 +89,30 @@ def main() -> None:
     gc.freeze()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
-        _run(*request["program"])
+        _end(_status_of(*request["program"]))
+
+
+def _status_of(*program: str) -> int:
+    """Run it, and return its status. Whatever else ends it is raised."""
+    try:
+        _run(*program)
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        return ended.code or 0
+    return 0
+
+
+def _end(status: int) -> None:
+    """End as the interpreter does, but without taking it down, which takes longer than most commands do."""
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue] - no other name has it
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(status)  # the interpreter reports it
+    os._exit(status)
 
 
 def _run(*program: str) -> None:
