@@ -15,7 +15,6 @@ import runpy
 import selectors
 import socket
 import sys
-import threading
 from contextlib import suppress
 from typing import Any
 
@@ -84,16 +83,18 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 def main() -> None:
     """Load, serve, and run the command in a new process."""
+    statuses: list[int] = []
+    atexit.register(_end, statuses)  # the first that is registered runs last
     for name in _LOADED:
         importlib.import_module(name)
     gc.freeze()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
-        _end(_status_of(*request["program"]))
+        statuses.append(_status_of(*request["program"]))
 
 
 def _status_of(*program: str) -> int:
-    """Run it, and return its status. Whatever else ends it is raised."""
+    """Run it, and return its status. Whatever else ends it is raised, and the interpreter reports it."""
     try:
         _run(*program)
     except SystemExit as ended:
@@ -103,16 +104,13 @@ def _status_of(*program: str) -> int:
     return 0
 
 
-def _end(status: int) -> None:
-    """End as the interpreter does, but without taking it down, which takes longer than most commands do."""
-    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue] - no other name has it
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        sys.exit(status)  # the interpreter reports it
-    os._exit(status)
+def _end(statuses: list[int]) -> None:
+    """End before the interpreter is taken down, which takes longer than most commands do."""
+    for status in statuses:
+        with suppress(OSError):  # the interpreter tries again, and reports it
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
 
 
 def _run(*program: str) -> None:
