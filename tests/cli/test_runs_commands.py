@@ -64,7 +64,7 @@ def test_runs_are_listed_shown_and_the_newest_is_found(
     assert [each["hash"] for each in person.records(*mine, "--latest")] == [second]
     assert person.json("runs", "show", first)["conflicts"] == [second]
     shown = person.done("runs", "show", second, "--columns")
-    assert "stopped, abort: too dear (as the service says)" in shown
+    assert "stopped, abort: the function called abort: too dear (as the service says)" in shown
     unknown = person.run("runs", "show", "0x" + "ab" * 32)
     assert (unknown.exit_code, "muniment runs list" in unknown.stderr) == (1, True)
 
