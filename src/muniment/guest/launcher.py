@@ -49,7 +49,7 @@ class _Launcher:
         """Fork, kill and report until the parent closes the socket; then end all children."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _noted)
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, contextlib.suppress(ConnectionError):  # the parent has gone
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wake, selectors.EVENT_READ)
             while True:
