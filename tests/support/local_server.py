@@ -11,6 +11,8 @@ class LocalServer(ThreadingHTTPServer):
     """A server in threads of this process. It does not print lost connections, which would appear in another test."""
 
     daemon_threads = True
+    # By default five connections may wait to be accepted, and a sixth is tried again after a second.
+    request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print errors except lost connections."""
