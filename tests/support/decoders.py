@@ -316,7 +316,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "query of a link",
         _without_place.__wrapped__,
-        ("http._without split", "http._without unquote_to_bytes"),
+        ("http._without split", "http._is_named unquote_to_bytes"),
         size=FIELD,
     ),
     Decoder(

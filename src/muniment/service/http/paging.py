@@ -118,6 +118,8 @@ _KEPT_BYTES_MAX = 512
 # The parameters that select a page.
 _PLACE = frozenset({b"cursor", b"offset"})
 _PLACE_AND_ORDER = _PLACE | {b"sort"}
+# The longest of these names with every character as a percent escape.
+_ENCODED_NAME_BYTES_MAX = 3 * max(map(len, _PLACE_AND_ORDER))
 
 
 class Numbers(Protocol):
@@ -334,5 +336,9 @@ def _without(query_string: bytes, names: frozenset[bytes]) -> bytes:
     Names of parameters may be percent-encoded.
     """
     parts = query_string.split(b"&")
-    kept = b"".join(part + b"&" for part in parts if part and unquote_to_bytes(part.partition(b"=")[0]) not in names)
+    kept = b"".join(part + b"&" for part in parts if part and not _is_named(part.partition(b"=")[0], names))
     return kept.translate(None, b'<>"')
+
+
+def _is_named(name: bytes, names: frozenset[bytes]) -> bool:
+    return len(name) <= _ENCODED_NAME_BYTES_MAX and unquote_to_bytes(name) in names
