@@ -87,13 +87,13 @@ class QueryReader(Generic[R]):
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
+    text = query.decode("latin-1")
+    if "%" in text and BROKEN_ESCAPE.search(text):
+        raise InvalidParameter(
+            "the query string has a % without two hexadecimal digits after it; send %25 for the character %"
+        )
     try:
-        text = query.decode("ascii")
-        if "%" in text and BROKEN_ESCAPE.search(text):
-            raise InvalidParameter(
-                "the query string has a % without two hexadecimal digits after it; send %25 for the character %"
-            )
-        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
     except UnicodeDecodeError:
         raise InvalidParameter("the query string is not percent-encoded UTF-8") from None
     except ValueError:
