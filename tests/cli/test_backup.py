@@ -20,6 +20,7 @@ from backing_up import (
     description,
     done,
     fill,
+    fill_by_copy,
     ids,
     refused,
     rows,
@@ -141,7 +142,7 @@ def test_a_backup_is_refreshed_and_only_new_blocks_are_copied(data: Path, backup
 
 
 def test_blocks_in_the_table_come_with_the_database(tmp_path: Path) -> None:
-    fill(tmp_path / "data", at_first)
+    fill_by_copy(tmp_path / "data", at_first)
     table = {"MUNIMENT_BLOCKS_URL": "database:"}
     assert run("blocks", "copy", "file:", "database:", data=tmp_path / "data").exit_code == 0
     shutil.rmtree(tmp_path / "data/blocks")

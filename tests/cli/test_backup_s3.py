@@ -9,7 +9,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from backing_up import at_first, blocks, done, fill, refused, rows, run, tree, with_more
+from backing_up import at_first, blocks, done, fill, fill_by_copy, refused, rows, run, tree, with_more
 from muniment.service.blocks.s3 import S3BlockStore
 from ports import free_port
 from s3_server import environment, s3_server
@@ -32,8 +32,7 @@ def url(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def data(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A registry with two functions, whose blocks are in the bucket alone."""
     data = tmp_path / "data"
-    fill(data, at_first)
-    fill(data, with_more)
+    fill_by_copy(data, at_first, with_more)
     assert done("blocks", "copy", "file:", url, data=data)["copied"] > 5
     shutil.rmtree(data / "blocks")
     monkeypatch.setenv("MUNIMENT_BLOCKS_URL", url)

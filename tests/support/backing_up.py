@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hashlib
 import json
+import os
+import shutil
 import sqlite3
-from collections.abc import Callable
+import tempfile
+from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,8 @@ from muniment.cli.main import main
 from muniment.service.app import Application, build_context
 from muniment.service.auth.secrets import RingFile, Secret
 from muniment.service.running.settings import Settings
+
+Work = Callable[[httpx2.AsyncClient], Awaitable[None]]
 
 SECRET = "0a" * 32
 BIG = [("file", (name, (SAMPLES / "own-big" / name).read_bytes())) for name in ("manifest.json", "function.wasm")]
@@ -47,7 +54,7 @@ def refused(*words: str | Path, data: Path, **environ: str) -> str:
     return line
 
 
-def fill(data: Path, work: Callable[[httpx2.AsyncClient], Any], secret: str = "") -> None:
+def fill(data: Path, work: Work, secret: str = "") -> None:
     """Let a client use the registry in `data`, which is created if needed."""
 
     async def filled() -> None:
@@ -76,11 +83,49 @@ async def with_more(client: httpx2.AsyncClient) -> None:
     assert (await client.post("/functions", files=BIG, headers=headers)).status_code == 200
 
 
+def fill_by_copy(data: Path, *works: Work) -> None:
+    """Put into `data` the registry that `works` make: each is done once, and its outcome copied."""
+    copy_files(_kept(works), data)
+
+
+@cache
+def _kept(works: tuple[Work, ...]) -> Path:
+    *before, work = works
+    kept = Path(tempfile.mkdtemp(dir=_directory())) / "data"
+    if before:
+        copy_files(_kept(tuple(before)), kept)
+    fill(kept, work)
+    return kept
+
+
+@cache
+def _directory() -> Path:
+    made = tempfile.TemporaryDirectory(prefix="registries-")
+    atexit.register(made.cleanup)
+    return Path(made.name)
+
+
+def copy_files(directory: Path, to: Path) -> None:
+    """Copy the files of a registry or of a backup. Of a block store's 257 directories only those with a block come."""
+    to.mkdir(mode=0o700)
+    shutil.copystat(directory, to)
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            source = Path(folder, name)
+            target = to / source.relative_to(directory)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copystat(source.parent, target.parent)
+            shutil.copy2(source, target)
+
+
+def files(directory: Path) -> list[Path]:
+    """Every file under `directory`, in the order of its path; `rglob` takes five times as long."""
+    return sorted(Path(folder, name) for folder, _, names in os.walk(directory) for name in names)
+
+
 def tree(directory: Path) -> dict[str, bytes]:
     """Every file under `directory`, except the empty lock."""
-    return {
-        str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file() and path.stat().st_size
-    }
+    return {str(path): content for path in files(directory) if (content := path.read_bytes())}
 
 
 def rows(data: Path) -> list[str]:
@@ -90,7 +135,7 @@ def rows(data: Path) -> list[str]:
 
 
 def blocks(directory: Path) -> list[Path]:
-    return sorted(path for path in (directory / "blocks").rglob("*") if path.is_file())
+    return files(directory / "blocks")
 
 
 def description(backup: Path) -> dict[str, Any]:
@@ -132,12 +177,21 @@ def corrupt_index(path: Path) -> None:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A registry with a function and three triggers."""
-    fill(tmp_path / "data", at_first)
+    fill_by_copy(tmp_path / "data", at_first)
     return tmp_path / "data"
+
+
+@cache
+def _backup_at_first() -> Path:
+    folder = Path(tempfile.mkdtemp(dir=_directory()))
+    fill_by_copy(folder / "data", at_first)
+    done("backup", folder / "backup", data=folder / "data")
+    return folder / "backup"
 
 
 @pytest.fixture
 def backup(data: Path, tmp_path: Path) -> Path:
     """A backup of it."""
-    done("backup", tmp_path / "backup", data=data)
+    copy_files(_backup_at_first(), tmp_path / "backup")
+    (data / "last-backup").touch(mode=0o600)
     return tmp_path / "backup"
