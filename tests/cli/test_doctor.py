@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
-from backing_up import fill
+from backing_up import fill_by_copy
 from breaking import breaks
 from builders import Bundle, TriggerDraft, deploy, register
 from muniment.cli.main import main
@@ -24,16 +24,20 @@ from muniment.operate.doctor.findings import Examined, Finding
 from muniment.service.auth.secrets import RingFile
 from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.settings import Settings
+from warm_sandbox import warm_sandbox
+
+__all__ = ["warm_sandbox"]  # the fixture
+pytestmark = pytest.mark.usefixtures("warm_sandbox")
+
+
+async def with_a_trigger(client: httpx2.AsyncClient) -> None:
+    await register(client, TriggerDraft(await deploy(client, Bundle())))
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A registry with a function and a trigger."""
-
-    async def work(client: httpx2.AsyncClient) -> None:
-        await register(client, TriggerDraft(await deploy(client, Bundle())))
-
-    fill(tmp_path / "data", work)
+    fill_by_copy(tmp_path / "data", with_a_trigger)
     (tmp_path / "data").chmod(0o700)
     (tmp_path / "data" / "last-backup").touch()
     return tmp_path / "data"

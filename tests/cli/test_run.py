@@ -15,6 +15,10 @@ from builders import Wallet
 from guest_functions import INPUTS, Generation, bundle
 from service import Service
 from using import SAMPLE_INPUT, Person, draft
+from warm_sandbox import warm_sandbox
+
+__all__ = ["warm_sandbox"]  # the fixture
+pytestmark = pytest.mark.usefixtures("warm_sandbox")
 
 USER = "0x" + "ab" * 20
 TRANSFER = {"chainId": 8453, "token": "0x" + "aa" * 20, "amount": 1000, "recipient": "0x" + "bb" * 20, "fee": 5}

@@ -15,8 +15,10 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.protocol.evm.address import Address
 from service import Service
 from using import Person
+from warm_sandbox import warm_sandbox
 
-pytestmark = CHAIN_TESTS
+__all__ = ["warm_sandbox"]  # the fixture
+pytestmark = [*CHAIN_TESTS, pytest.mark.usefixtures("warm_sandbox")]
 
 OWNER = Address.parse(USER)
 

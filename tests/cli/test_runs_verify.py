@@ -20,9 +20,10 @@ from muniment.protocol.intents.types import NewIntent
 from muniment.protocol.runs.types import NewRun
 from service import Service
 from using import operator_key
+from warm_sandbox import warm_sandbox
 
-__all__ = ["service", "world"]
-pytestmark = CHAIN_TESTS
+__all__ = ["service", "warm_sandbox", "world"]
+pytestmark = [*CHAIN_TESTS, pytest.mark.usefixtures("warm_sandbox")]
 
 
 @pytest.fixture(scope="module")

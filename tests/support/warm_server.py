@@ -26,7 +26,7 @@ _LOADED = (
     "muniment.service.storage.sqlite.engine", "uvloop",
 )  # fmt: skip
 # What only some commands load, before the first of them is forked.
-_LOADED_FOR = {"relayer": ("muniment.relayer.program",)}
+_LOADED_FOR = {"relayer": ("muniment.relayer.program",), "launcher": ("muniment.guest.launcher",)}
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
