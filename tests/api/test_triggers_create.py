@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import httpx2
 import pytest
 from trigger_world import check_refusal
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once, register
 from conftest import NOW_MS
 from counted_calls import calls_within
@@ -58,19 +60,19 @@ SPELLINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("config", "types"), SPELLINGS.values(), ids=SPELLINGS)
 async def test_types_as_clients_spell_them_are_taken_and_shown_as_given(
-    client: httpx2.AsyncClient, config: dict[str, Any], types: dict[str, Any]
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     cid = await deploy(client)
-    body = TriggerDraft(cid, config=config, types=types, fee_limit="12").signed()
-    response = await client.post("/triggers", json=body)
-    assert response.status_code == 200, response.text
-    trigger = (await client.get(f"/triggers/{body['sig']}")).json()
-    assert trigger == response.json()
-    for name, given in (("types", types), ("config", config), ("executionFeeLimit", "12")):
-        assert json.dumps(trigger[name]) == json.dumps(given)  # the order of members too
-    assert trigger["endDate"] == int(config["endDate"])
+    for row, (config, types) in SPELLINGS.items():
+        with subtests.test(row):
+            body = TriggerDraft(cid, config=config, types=types, fee_limit="12").signed()
+            response = ok(await client.post("/triggers", json=body))
+            trigger = ok(await client.get(f"/triggers/{body['sig']}")).json()
+            assert trigger == response.json()
+            for name, given in (("types", types), ("config", config), ("executionFeeLimit", "12")):
+                assert json.dumps(trigger[name]) == json.dumps(given)  # the order of members too
+            assert trigger["endDate"] == int(config["endDate"])
 
 
 async def test_an_input_is_shown_as_it_was_given(client: httpx2.AsyncClient) -> None:
@@ -85,20 +87,16 @@ async def test_an_input_is_shown_as_it_was_given(client: httpx2.AsyncClient) -> 
 async def test_the_signer_is_shown_with_its_checksum_and_the_cid_as_given(client: httpx2.AsyncClient) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     body["signer"] = body["signer"].lower()
-    trigger = (await client.post("/triggers", json=body)).json()
+    trigger = ok(await client.post("/triggers", json=body)).json()
     assert trigger["signer"] == Wallet().address
     assert trigger["functionCid"] == body["typedData"]["values"]["functionCid"]
 
 
-async def check_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
-) -> None:
+async def check_refused(client: httpx2.AsyncClient, body: Any, code: str, pointer: str) -> None:
     """Refused in bounded time, and not because of the signature."""
+    content = json.dumps(body)
     with calls_within(CALLS_MAX):
-        async with nothing_stored():
-            response = await client.post(
-                "/triggers", content=json.dumps(body), headers={"content-type": "application/json"}
-            )
+        response = await client.post("/triggers", content=content, headers={"content-type": "application/json"})
         check_refusal(response, 400, code, pointer=pointer)
 
 
@@ -138,15 +136,23 @@ TYPES: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "pointer"), TYPES.values(), ids=TYPES)
 async def test_types_outside_the_closed_table_are_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
     inputs = {"flag": "bool", "owner": "address"}
     cid = await deploy(client, Bundle(inputs=inputs))
     given = {"flag": True, "owner": Wallet(4).address}
-    body = TriggerDraft(cid, inputs=inputs, input=given).signed()
-    types: dict[str, Any] = copy.deepcopy(body["typedData"]["types"])
+    async with nothing_stored():
+        for row, (changes, pointer) in TYPES.items():
+            body = TriggerDraft(cid, inputs=inputs, input=given).signed()
+            body["typedData"]["types"] = changed(body["typedData"]["types"], changes)
+            with subtests.test(row):
+                await check_refused(client, body, "invalid-typed-data", f"/typedData{pointer}")
+
+
+def changed(types: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A copy of `types` with the changes of a row of `TYPES`."""
+    types = copy.deepcopy(types)
     for name, change in changes.items():
         if change is None:
             del types[name]
@@ -154,23 +160,23 @@ async def test_types_outside_the_closed_table_are_refused(
             types[name] = [{**each, "type": change.get(each["name"], each["type"])} for each in types[name]]
         else:
             types[name] = change
-    body["typedData"]["types"] = types
-    await check_refused(client, nothing_stored, body, "invalid-typed-data", f"/typedData{pointer}")
+    return types
 
 
-@pytest.mark.parametrize("struct", ["Trigger", "Config"])
-@pytest.mark.parametrize("fault", ["missing", "twice", "more"])
 async def test_a_struct_with_another_set_of_members_is_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], struct: str, fault: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
-    body = TriggerDraft(await deploy(client)).signed()
-    types = copy.deepcopy(body["typedData"]["types"])
-    last = types[struct].pop()
-    types[struct] += {"missing": [], "twice": [last, last], "more": [last, member("x", "uint8")]}[fault]
-    body["typedData"]["types"] = types
-    count = len(types[struct])
-    pointer = {"missing": f"/{struct}", "twice": f"/{struct}/{count - 1}/name", "more": f"/{struct}/{count - 1}/name"}
-    await check_refused(client, nothing_stored, body, "invalid-typed-data", f"/typedData/types{pointer[fault]}")
+    cid = await deploy(client)
+    async with nothing_stored():
+        for struct, fault in product(("Trigger", "Config"), ("missing", "twice", "more")):
+            body = TriggerDraft(cid).signed()
+            types = copy.deepcopy(body["typedData"]["types"])
+            last = types[struct].pop()
+            types[struct] += {"missing": [], "twice": [last, last], "more": [last, member("x", "uint8")]}[fault]
+            body["typedData"]["types"] = types
+            pointer = f"/{struct}" if fault == "missing" else f"/{struct}/{len(types[struct]) - 1}/name"
+            with subtests.test(struct, fault=fault):
+                await check_refused(client, body, "invalid-typed-data", f"/typedData/types{pointer}")
 
 
 VALUES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -191,11 +197,14 @@ VALUES: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "code", "pointer"), VALUES.values(), ids=VALUES)
 async def test_values_that_do_not_fit_are_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
-    body = TriggerDraft(await deploy(client)).signed()
-    values = {**body["typedData"]["values"], **changes}
-    body["typedData"]["values"] = {name: value for name, value in values.items() if value is not None}
-    await check_refused(client, nothing_stored, body, code, pointer)
+    cid = await deploy(client)
+    async with nothing_stored():
+        for row, (changes, code, pointer) in VALUES.items():
+            body = TriggerDraft(cid).signed()
+            values = {**body["typedData"]["values"], **changes}
+            body["typedData"]["values"] = {name: value for name, value in values.items() if value is not None}
+            with subtests.test(row):
+                await check_refused(client, body, code, pointer)

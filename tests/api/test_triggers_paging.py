@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+import pytest_asyncio
+from standing_world import ENGINES, standing_registry
 from trigger_world import check_refusal, next_of, read_page, walk
 
-from answers import cursor_at
+from answers import cursor_at, ok
 from applications import another_process, client_of, readers_held
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.service.app import Application
@@ -38,94 +41,92 @@ def cursor_of(plain: str) -> str:
     return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
 
 
-@pytest.fixture
-async def functions(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
-    """Seven functions, oldest first."""
-    headers = {"x-api-key": await api_key_of(client, Wallet())}
-    answers = [await client.post("/functions", files=Bundle(f"F{n}").files, headers=headers) for n in range(7)]
-    return [answer.json() for answer in answers]
+Rows = list[dict[str, Any]]
 
 
-@pytest.fixture
-async def triggers(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
-    """Seven triggers, oldest first."""
-    cid = await deploy(client)
-    return [await register(client, TriggerDraft(cid, version=f"{number}.0.0")) for number in range(7)]
+@dataclass(frozen=True)
+class Shelf:
+    """A registry that its readers share; seven rows of each listing, oldest first."""
+
+    context: Context
+    client: httpx2.AsyncClient
+    rows: dict[str, Rows]
 
 
-@pytest.fixture
-def rows(request: pytest.FixtureRequest, path: str) -> list[dict[str, Any]]:
-    """Seven of what `path` lists, oldest first."""
-    return request.getfixturevalue(path.removeprefix("/"))
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=ENGINES)
+async def shelf(request: pytest.FixtureRequest) -> AsyncIterator[Shelf]:
+    async with standing_registry(request) as standing:
+        client = standing.client
+        headers = {"x-api-key": await api_key_of(client, Wallet())}
+        functions = [
+            ok(await client.post("/functions", files=Bundle(f"F{n}").files, headers=headers)).json() for n in range(7)
+        ]
+        drafts = [TriggerDraft(functions[0]["CID"], version=f"{number}.0.0") for number in range(7)]
+        triggers = [await register(client, draft) for draft in drafts]
+        yield Shelf(standing.context, client, {"/triggers": triggers, "/functions": functions})
+
+
+reads_the_shelf = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("name", REFUSED)
 async def test_a_number_in_another_spelling_or_range_is_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], path: str, name: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
     async with nothing_stored():
-        for text in REFUSED[name]:
-            response = await client.get(f"{path}?{name}={text}")
-            assert response.status_code == 400, text
-            check_refusal(response, 400, "invalid-parameter", parameter=name)
+        for path, (name, texts) in itertools.product(PATHS, REFUSED.items()):
+            for text in texts:
+                with subtests.test(path, name=name, text=text[:40]):
+                    response = await client.get(f"{path}?{name}={text}")
+                    check_refusal(response, 400, "invalid-parameter", parameter=name)
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("query", ["limit=5&limit=5", "offset=0&offset=1", "sort=1&sort=1", "cursor=&cursor="])
-async def test_a_known_parameter_given_twice_is_refused(client: httpx2.AsyncClient, path: str, query: str) -> None:
-    check_refusal(await client.get(f"{path}?{query}"), 400, "invalid-parameter", parameter=query.partition("=")[0])
+async def test_a_known_parameter_given_twice_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    everywhere = ["limit=5&limit=5", "offset=0&offset=1", "sort=1&sort=1", "cursor=&cursor="]
+    filters = ["active=true&active=true", "signer=&signer=", "createdAfter=1&createdAfter=1"]
+    targets = [f"{path}?{query}" for path in PATHS for query in everywhere]
+    for target in targets + [f"/triggers?{query}" for query in filters]:
+        with subtests.test(target):
+            name = target.partition("?")[2].partition("=")[0]
+            check_refusal(await client.get(target), 400, "invalid-parameter", parameter=name)
+
+
+@reads_the_shelf
+async def test_unknown_parameters_are_ignored_and_kept_in_links(shelf: Shelf) -> None:
+    for path, rows in shelf.rows.items():
+        response = ok(await shelf.client.get(f"{path}?Limit=0&x=1&x=2&y=%3E%22%0D%0A&limit=2&%27%20OR%201=1"))
+        assert response.json() == rows[:-3:-1], path
+        target = next_of(response)
+        assert target is not None
+        assert parse_qs(urlsplit(target).query)["y"] == ['>"\r\n']
+        assert ok(await shelf.client.get(target)).json() == rows[4:2:-1], path
+
+
+MALFORMED_QUERIES = {
+    **dict.fromkeys(("%ff=1", "limit=%ff", "x=%C3%28"), "not percent-encoded UTF-8"),
+    **dict.fromkeys(("x=%", "limit=1%2", "%zz=1"), "send %25 for the character %"),
+    "&".join(["a=1"] * 201): "more than 200 parameters",
+}
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("query", ["active=true&active=true", "signer=&signer=", "createdAfter=1&createdAfter=1"])
-async def test_a_known_filter_given_twice_is_refused(client: httpx2.AsyncClient, query: str) -> None:
-    response = await client.get(f"/triggers?{query}")
-    check_refusal(response, 400, "invalid-parameter", parameter=query.partition("=")[0])
+async def test_a_malformed_query_string_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path, (query, said) in itertools.product(PATHS, MALFORMED_QUERIES.items()):
+        with subtests.test(path, query=query[:40]):
+            response = await client.get(f"{path}?{query}")
+            check_refusal(response, 400, "invalid-parameter")
+            assert said in response.json()["detail"]
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_unknown_parameters_are_ignored_and_kept_in_links(
-    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]
-) -> None:
-    response = await client.get(f"{path}?Limit=0&x=1&x=2&y=%3E%22%0D%0A&limit=2&%27%20OR%201=1")
-    assert response.json() == rows[:-3:-1]
-    target = next_of(response)
-    assert target is not None
-    assert parse_qs(urlsplit(target).query)["y"] == ['>"\r\n']
-    assert (await client.get(target)).json() == rows[4:2:-1]
-
-
-@pytest.mark.one_engine
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        *((query, "not percent-encoded UTF-8") for query in ("%ff=1", "limit=%ff", "x=%C3%28")),
-        *((query, "send %25 for the character %") for query in ("x=%", "limit=1%2", "%zz=1")),
-        ("&".join(["a=1"] * 201), "more than 200 parameters"),
-    ],
-)
-async def test_a_malformed_query_string_is_refused(
-    client: httpx2.AsyncClient, path: str, query: str, said: str
-) -> None:
-    response = await client.get(f"{path}?{query}")
-    check_refusal(response, 400, "invalid-parameter")
-    assert said in response.json()["detail"]
-
-
-@pytest.mark.parametrize("path", PATHS)
-async def test_an_offset_after_the_last_row_is_an_empty_page(
-    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]
-) -> None:
-    assert len(rows) == 7
-    filters = ["&active=false", "&active=true", f"&signer={rows[0]['signer']}"] if path == "/triggers" else []
-    offsets = [7, 1_000, 1_001, 2**32, OFFSET_MAX - 1, OFFSET_MAX]
-    for offset, query in itertools.product(offsets, ("", "&limit=1", "&limit=100&sort=1", *filters)):
-        response = await client.get(f"{path}?offset={offset}{query}")
-        assert (response.status_code, response.json(), next_of(response)) == (200, [], None), (offset, query)
+@reads_the_shelf
+async def test_an_offset_after_the_last_row_is_an_empty_page(shelf: Shelf) -> None:
+    for path, rows in shelf.rows.items():
+        filters = ["&active=false", "&active=true", f"&signer={rows[0]['signer']}"] if path == "/triggers" else []
+        offsets = [7, 1_000, 1_001, 2**32, OFFSET_MAX - 1, OFFSET_MAX]
+        for offset, query in itertools.product(offsets, ("", "&limit=1", "&limit=100&sort=1", *filters)):
+            response = await shelf.client.get(f"{path}?offset={offset}{query}")
+            assert (response.status_code, response.json(), next_of(response)) == (200, [], None), (offset, query)
 
 
 async def _has_rows(*_: object) -> bool:
@@ -134,18 +135,21 @@ async def _has_rows(*_: object) -> bool:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("database_limits", [DatabaseLimits(slow_read_seconds_max=600)], ids=[""])
-@pytest.mark.parametrize("path", PATHS)
 async def test_a_large_offset_is_read_while_others_are_answered(
-    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    cid = await deploy(client)
+    shown = {"/functions": cid, "/triggers": (await register(client, TriggerDraft(cid)))["sig"]}
     for module in ("triggers.listing", "functions.store"):  # as if there were as many
         monkeypatch.setattr(f"muniment.service.resources.{module}.has_row_after", _has_rows)
     async with readers_held(context.database):
-        slow = asyncio.create_task(client.get(f"{path}?offset=99999"))
+        slow = [asyncio.create_task(client.get(f"{path}?offset=99999")) for path in PATHS]
         await asyncio.sleep(0.1)
-        assert (await client.get(path)).json() == rows[::-1]
-        assert not slow.done()
-    assert (await slow).json() == []
+        for path in PATHS:
+            assert shown[path] in ok(await client.get(path)).text
+        assert not any(each.done() for each in slow)
+    for each in slow:
+        assert ok(await each).json() == []
 
 
 async def fill(context: Context, count: int) -> None:
@@ -169,26 +173,22 @@ async def test_a_read_that_takes_too_long_is_given_up(client: httpx2.AsyncClient
         response = await client_of_hasty.get("/triggers?offset=4999&signer=" + "0x" + "0" * 40)
     assert check_refusal(response, 503, "deadline-exceeded")
     assert int(response.headers["retry-after"]) > 0
-    assert len((await client.get("/triggers?offset=4999&signer=" + "0x" + "0" * 40)).json()) == 1
+    assert len(ok(await client.get("/triggers?offset=4999&signer=" + "0x" + "0" * 40)).json()) == 1
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("sort", [1, -1])
-async def test_links_followed_to_the_end_give_every_row_once(
-    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]], sort: int
-) -> None:
-    for limit in (1, 2, 3, 6, 7, 8, 100):
-        assert await walk(client, f"{path}?limit={limit}&sort={sort}") == rows[::sort], limit
-        assert await walk(client, f"{path}?limit={limit}&sort={sort}&offset=2") == rows[::sort][2:], limit
+@reads_the_shelf
+async def test_links_followed_to_the_end_give_every_row_once(shelf: Shelf) -> None:
+    for (path, rows), sort, limit in itertools.product(shelf.rows.items(), (1, -1), (1, 2, 6, 7, 8)):
+        target = f"{path}?limit={limit}&sort={sort}"
+        assert await walk(shelf.client, target) == rows[::sort], target
+        assert await walk(shelf.client, f"{target}&offset=2") == rows[::sort][2:], target
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_newest_first_has_a_link_only_while_rows_are_left(
-    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]
-) -> None:
-    for limit, has_next in ((6, True), (7, False), (8, False), (100, False)):
-        page, following = await read_page(client, f"{path}?limit={limit}")
-        assert (len(page), following is not None) == (min(limit, len(rows)), has_next), limit
+@reads_the_shelf
+async def test_newest_first_has_a_link_only_while_rows_are_left(shelf: Shelf) -> None:
+    for path, (limit, has_next) in itertools.product(PATHS, ((6, True), (7, False), (8, False), (100, False))):
+        page, following = await read_page(shelf.client, f"{path}?limit={limit}")
+        assert (len(page), following is not None) == (min(limit, 7), has_next), (path, limit)
 
 
 async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx2.AsyncClient) -> None:
@@ -209,12 +209,12 @@ async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx2.
     assert (await read_page(client, first))[0] == made[:3]  # an earlier link still says the same
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_links_keep_the_filters(client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]) -> None:
-    name = "signer" if path == "/triggers" else "creator"
-    owner = rows[0][name]
-    assert await walk(client, f"{path}?limit=2&{name}={owner}") == rows[::-1]
-    assert await walk(client, f"{path}?limit=2&{name}=0x{'0' * 40}") == []
+@reads_the_shelf
+async def test_links_keep_the_filters(shelf: Shelf) -> None:
+    for path, name in (("/triggers", "signer"), ("/functions", "creator")):
+        rows = shelf.rows[path]
+        assert await walk(shelf.client, f"{path}?limit=2&{name}={rows[0][name]}") == rows[::-1], path
+        assert await walk(shelf.client, f"{path}?limit=2&{name}=0x{'0' * 40}") == [], path
 
 
 MALFORMED = {
@@ -228,15 +228,15 @@ MALFORMED = {
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("cursor", MALFORMED.values(), ids=MALFORMED)
-async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx2.AsyncClient, path: str, cursor: str) -> None:
-    response = await client.get(path, params={"cursor": cursor})
-    check_refusal(response, 400, "invalid-parameter", parameter="cursor")
+async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path, (row, cursor) in itertools.product(PATHS, MALFORMED.items()):
+        with subtests.test(path, row=row):
+            response = await client.get(path, params={"cursor": cursor})
+            check_refusal(response, 400, "invalid-parameter", parameter="cursor")
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient, path: str) -> None:
-    response = await client.get(f"{path}?cursor={cursor_at('triggers', 3)}&offset=1")
-    check_refusal(response, 400, "invalid-parameter", parameter="cursor")
+async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient) -> None:
+    for path in PATHS:
+        response = await client.get(f"{path}?cursor={cursor_at('triggers', 3)}&offset=1")
+        check_refusal(response, 400, "invalid-parameter", parameter="cursor")

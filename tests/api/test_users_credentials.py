@@ -17,6 +17,7 @@ Unchanged = Callable[[], Any]
 Headers = list[tuple[str, str]]
 
 
+@pytest.mark.one_engine
 async def test_bearer_is_the_same_as_x_auth_token(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, Wallet(1))
     for headers in (
@@ -30,6 +31,7 @@ async def test_bearer_is_the_same_as_x_auth_token(client: httpx2.AsyncClient) ->
         assert response.json()["address"] == Wallet(1).address
 
 
+@pytest.mark.one_engine
 async def test_another_scheme_is_not_accepted_as_a_credential(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, Wallet(1))
     response = await client.get("/users/api-key", headers={"authorization": f"Basic {token}"})
@@ -37,48 +39,46 @@ async def test_another_scheme_is_not_accepted_as_a_credential(client: httpx2.Asy
     assert response.json()["code"] == "missing-credential"
 
 
+TWO_TOKENS: dict[str, Callable[[str, str], Headers]] = {
+    "both, different": lambda a, b: [("x-auth-token", a), ("authorization", f"Bearer {b}")],
+    "x-auth-token twice, different": lambda a, b: [("x-auth-token", a), ("x-auth-token", b)],
+    "x-auth-token twice, equal": lambda a, _: [("x-auth-token", a), ("x-auth-token", a)],
+    "x-auth-token twice, one empty": lambda a, _: [("x-auth-token", a), ("x-auth-token", "")],
+    "bearer twice": lambda a, _: [("authorization", f"Bearer {a}")] * 2,
+    "one of them no token": lambda a, _: [("x-auth-token", a), ("authorization", "Bearer x")],
+}
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "carry",
-    [
-        pytest.param(lambda a, b: [("x-auth-token", a), ("authorization", f"Bearer {b}")], id="both, different"),
-        pytest.param(lambda a, b: [("x-auth-token", a), ("x-auth-token", b)], id="x-auth-token twice, different"),
-        pytest.param(lambda a, _: [("x-auth-token", a), ("x-auth-token", a)], id="x-auth-token twice, equal"),
-        pytest.param(lambda a, _: [("x-auth-token", a), ("x-auth-token", "")], id="x-auth-token twice, one empty"),
-        pytest.param(lambda a, _: [("authorization", f"Bearer {a}")] * 2, id="bearer twice"),
-        pytest.param(lambda a, _: [("x-auth-token", a), ("authorization", "Bearer x")], id="one of them no token"),
-    ],
-)
 async def test_two_tokens_are_400(
-    client: httpx2.AsyncClient, nothing_stored: Unchanged, carry: Callable[[str, str], Headers]
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, subtests: pytest.Subtests
 ) -> None:
     first, second = await log_in(client, Wallet(1)), await log_in(client, Wallet(2))
     async with nothing_stored():
-        response = await client.get("/users/api-key", headers=carry(first, second))
-    assert response.status_code == 400
-    assert response.json()["code"] == "conflicting-credentials"
+        for row, carry in TWO_TOKENS.items():
+            with subtests.test(row):
+                response = await client.get("/users/api-key", headers=carry(first, second))
+                assert response.status_code == 400
+                assert response.json()["code"] == "conflicting-credentials"
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("same", [True, False], ids=["equal", "different"])
-async def test_an_api_key_sent_twice_is_400(
-    client: httpx2.AsyncClient, nothing_stored: Unchanged, *, same: bool
-) -> None:
-    first = await api_key_of(client, Wallet(1))
-    second = first if same else await api_key_of(client, Wallet(2))
+async def test_an_api_key_sent_twice_is_400(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
+    first, other = await api_key_of(client, Wallet(1)), await api_key_of(client, Wallet(2))
     async with nothing_stored():
-        headers = [("x-api-key", first), ("x-api-key", second)]
-        response = await client.post("/functions", headers=headers)
-    assert response.status_code == 400
-    assert response.json()["code"] == "conflicting-credentials"
+        for second in (first, other):
+            response = await client.post("/functions", headers=[("x-api-key", first), ("x-api-key", second)])
+            assert response.status_code == 400
+            assert response.json()["code"] == "conflicting-credentials"
 
 
-@pytest.mark.parametrize("where", ["token", "x-auth-token", "access_token", "authorization"])
-async def test_a_token_in_the_query_string_is_ignored(client: httpx2.AsyncClient, where: str) -> None:
+@pytest.mark.one_engine
+async def test_a_token_in_the_query_string_is_ignored(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, Wallet(1))
-    response = await client.get("/users/api-key", params={where: token})
-    assert response.status_code == 401
-    assert response.json()["code"] == "missing-credential"
+    for where in ("token", "x-auth-token", "access_token", "authorization"):
+        response = await client.get("/users/api-key", params={where: token})
+        assert response.status_code == 401, where
+        assert response.json()["code"] == "missing-credential"
 
 
 async def test_the_published_keys_suffice_to_check_a_token(client: httpx2.AsyncClient, context: Context) -> None:
@@ -100,6 +100,7 @@ async def test_the_published_keys_suffice_to_check_a_token(client: httpx2.AsyncC
     assert [key["kid"] for key in left] == [jwt.get_unverified_header(new)["kid"]]
 
 
+@pytest.mark.one_engine
 async def test_the_published_keys_hold_nothing_private(client: httpx2.AsyncClient) -> None:
     (key,) = (await client.get("/.well-known/jwks.json")).json()["keys"]
     assert set(key) == {"kty", "crv", "alg", "use", "kid", "x"}

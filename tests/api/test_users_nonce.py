@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Wallet
 from conftest import Clock
 
@@ -39,60 +40,56 @@ async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx2.AsyncC
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "spelled",
-    [CHECKSUMMED, CHECKSUMMED.lower(), "0x" + CHECKSUMMED[2:].upper()],
-    ids=["eip-55", "all-lower", "all-upper"],
-)
-async def test_every_valid_spelling_of_an_address_is_accepted(client: httpx2.AsyncClient, spelled: str) -> None:
-    response = await client.post("/users/nonce", json={"address": spelled})
-    assert response.status_code == 200
-    assert response.json()["address"] == CHECKSUMMED
+async def test_every_valid_spelling_of_an_address_is_accepted(client: httpx2.AsyncClient) -> None:
+    for spelled in (CHECKSUMMED, CHECKSUMMED.lower(), "0x" + CHECKSUMMED[2:].upper()):
+        assert ok(await client.post("/users/nonce", json={"address": spelled})).json()["address"] == CHECKSUMMED
+
+
+REFUSED: dict[str, tuple[object, str]] = {
+    "39 digits": (CHECKSUMMED[:-1], "invalid-address"),
+    "41 digits": (CHECKSUMMED + "d", "invalid-address"),
+    "0X prefix": ("0X" + CHECKSUMMED[2:], "invalid-address"),
+    "no prefix": (CHECKSUMMED[2:], "invalid-address"),
+    "not hex": ("0x" + "g" * 40, "invalid-address"),
+    "arabic digits": ("0x" + "١" * 40, "invalid-address"),
+    "wrong checksum": (CHECKSUMMED.replace("aA", "Aa"), "invalid-address"),
+    "line end after": (CHECKSUMMED + "\n", "invalid-address"),
+    "nul after": (CHECKSUMMED + "\0", "invalid-address"),
+    "space before": (" " + CHECKSUMMED, "invalid-address"),
+    "ens name": ("vitalik.eth", "invalid-address"),
+    "empty": ("", "invalid-address"),
+    "null": (None, "invalid-body"),
+    "integer of 49 digits": (int(CHECKSUMMED, 16), "invalid-body"),
+    "integer": (5, "invalid-body"),
+    "list": ([CHECKSUMMED], "invalid-body"),
+}
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("address", "code"),
-    [
-        pytest.param(CHECKSUMMED[:-1], "invalid-address", id="39-digits"),
-        pytest.param(CHECKSUMMED + "d", "invalid-address", id="41-digits"),
-        pytest.param("0X" + CHECKSUMMED[2:], "invalid-address", id="0X-prefix"),
-        pytest.param(CHECKSUMMED[2:], "invalid-address", id="no-prefix"),
-        pytest.param("0x" + "g" * 40, "invalid-address", id="not-hex"),
-        pytest.param("0x" + "١" * 40, "invalid-address", id="arabic-digits"),
-        pytest.param(CHECKSUMMED.replace("aA", "Aa"), "invalid-address", id="wrong-checksum"),
-        pytest.param(CHECKSUMMED + "\n", "invalid-address", id="line-end-after"),
-        pytest.param(CHECKSUMMED + "\0", "invalid-address", id="nul-after"),
-        pytest.param(" " + CHECKSUMMED, "invalid-address", id="space-before"),
-        pytest.param("vitalik.eth", "invalid-address", id="ens-name"),
-        pytest.param("", "invalid-address", id="empty"),
-        pytest.param(None, "invalid-body", id="null"),
-        pytest.param(int(CHECKSUMMED, 16), "invalid-body", id="integer-of-49-digits"),
-        pytest.param(5, "invalid-body", id="integer"),
-        pytest.param([CHECKSUMMED], "invalid-body", id="list"),
-    ],
-)
 async def test_other_addresses_are_refused_with_a_pointer(
-    client: httpx2.AsyncClient, nothing_stored: Unchanged, address: object, code: str
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, subtests: pytest.Subtests
 ) -> None:
     async with nothing_stored():
-        response = await client.post("/users/nonce", json={"address": address})
-    assert response.status_code == 400
-    assert response.json()["code"] == code
-    assert [fault["pointer"] for fault in response.json()["errors"]] == ["/address"]
+        for row, (address, code) in REFUSED.items():
+            with subtests.test(row):
+                response = await client.post("/users/nonce", json={"address": address})
+                assert (response.status_code, response.json()["code"]) == (400, code)
+                assert [fault["pointer"] for fault in response.json()["errors"]] == ["/address"]
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("body", [{}, {"Address": CHECKSUMMED}, {"user": CHECKSUMMED}])
 async def test_a_missing_address_is_refused_with_a_pointer(
-    client: httpx2.AsyncClient, nothing_stored: Unchanged, body: dict[str, str]
+    client: httpx2.AsyncClient, nothing_stored: Unchanged
 ) -> None:
+    bodies: list[dict[str, str]] = [{}, {"Address": CHECKSUMMED}, {"user": CHECKSUMMED}]
     async with nothing_stored():
-        response = await client.post("/users/nonce", json=body)
-    assert response.status_code == 400
-    assert response.json()["errors"] == [{"pointer": "/address", "detail": "address is required"}]
+        for body in bodies:
+            response = await client.post("/users/nonce", json=body)
+            assert response.status_code == 400, body
+            assert response.json()["errors"] == [{"pointer": "/address", "detail": "address is required"}], body
 
 
+@pytest.mark.one_engine
 async def test_unknown_members_are_ignored(client: httpx2.AsyncClient) -> None:
     response = await client.post("/users/nonce", json={"address": CHECKSUMMED, "chainId": 1, "__proto__": {}})
     assert response.status_code == 200
@@ -112,8 +109,8 @@ async def test_ten_thousand_requests_of_a_stranger_store_nothing_and_leave_the_o
 
 async def test_asking_for_many_addresses_stores_nothing(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     async with nothing_stored():
-        nonces = {await ask(client, Wallet(1000 + number).address) for number in range(200)}
-    assert len(nonces) == 200
+        nonces = {await ask(client, Wallet(1000 + number).address) for number in range(60)}
+    assert len(nonces) == 60
 
 
 async def test_each_window_has_other_nonces(client: httpx2.AsyncClient, clock: Clock) -> None:

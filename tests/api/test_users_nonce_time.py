@@ -32,26 +32,27 @@ async def status_of(client: httpx2.AsyncClient, login: dict[str, str]) -> int:
     return (await client.post("/users/authenticate", json=login)).status_code
 
 
+USES = {
+    "a clock behind": (-1, 200),
+    "one window back": (-WINDOW_MS, 200),
+    "two windows back": (-WINDOW_MS - 1, 401),
+    "last moment of the next window": (2 * WINDOW_MS - 1, 200),
+    "two windows on": (2 * WINDOW_MS, 401),
+    "an hour back": (-3_600_000, 401),
+    "an hour on": (3_600_000, 401),
+}
+
+
 @pytest.mark.parametrize("asked_after_ms", [0, WINDOW_MS - 1], ids=["window-begins", "window-ends"])
-@pytest.mark.parametrize(
-    ("used_at_ms", "status"),
-    [
-        pytest.param(-1, 200, id="a-clock-behind"),
-        pytest.param(-WINDOW_MS, 200, id="one-window-back"),
-        pytest.param(-WINDOW_MS - 1, 401, id="two-windows-back"),
-        pytest.param(2 * WINDOW_MS - 1, 200, id="last-moment-of-the-next-window"),
-        pytest.param(2 * WINDOW_MS, 401, id="two-windows-on"),
-        pytest.param(-3_600_000, 401, id="an-hour-back"),
-        pytest.param(3_600_000, 401, id="an-hour-on"),
-    ],
-)
 async def test_a_nonce_is_good_in_its_window_and_in_those_beside_it(
-    client: httpx2.AsyncClient, clock: Clock, asked_after_ms: int, used_at_ms: int, status: int
+    client: httpx2.AsyncClient, clock: Clock, asked_after_ms: int, subtests: pytest.Subtests
 ) -> None:
-    clock.now_ms = WINDOW_START_MS + asked_after_ms
-    login = await signed_nonce(client)
-    clock.now_ms = WINDOW_START_MS + used_at_ms
-    assert await status_of(client, login) == status
+    for row, (used_at_ms, status) in USES.items():
+        clock.now_ms = WINDOW_START_MS + asked_after_ms
+        login = await signed_nonce(client)
+        clock.now_ms = WINDOW_START_MS + used_at_ms
+        with subtests.test(row):
+            assert await status_of(client, login) == status
 
 
 async def test_a_clock_that_was_an_hour_ahead_leaves_no_eternal_nonce(client: httpx2.AsyncClient, clock: Clock) -> None:
@@ -61,15 +62,15 @@ async def test_a_clock_that_was_an_hour_ahead_leaves_no_eternal_nonce(client: ht
     assert await status_of(client, await signed_nonce(client)) == 200
     clock.advance(hours=1)
     assert await status_of(client, login) == 200, "back in its window it is a fresh nonce"
-    for _ in range(24):
+    for _ in range(6):
         clock.advance(hours=1)
         assert await status_of(client, login) == 401
 
 
-@pytest.mark.parametrize("now_ms", [0, 1, 8_640_000_000_000_000])
-async def test_a_clock_at_the_ends_of_time_does_no_harm(client: httpx2.AsyncClient, clock: Clock, now_ms: int) -> None:
-    clock.now_ms = now_ms
-    assert await status_of(client, await signed_nonce(client)) == 200
+async def test_a_clock_at_the_ends_of_time_does_no_harm(client: httpx2.AsyncClient, clock: Clock) -> None:
+    for now_ms in (0, 1, 8_640_000_000_000_000):
+        clock.now_ms = now_ms
+        assert await status_of(client, await signed_nonce(client)) == 200, now_ms
 
 
 async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx2.AsyncClient, clock: Clock) -> None:

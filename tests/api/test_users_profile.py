@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
+from answers import ok
 from builders import Wallet, log_in
 from muniment.cli.main import main
 from muniment.protocol.evm.address import Address
@@ -43,51 +44,54 @@ async def test_an_update_changes_the_members_that_it_names_and_no_other(owner: h
     assert (await owner.get(PATH)).json() == {**EMPTY, "name": "Ada"}
 
 
-@pytest.mark.parametrize("case", [str.lower, lambda text: "0x" + text[2:].upper()], ids=["lower", "upper"])
-async def test_ones_own_address_may_be_in_another_letter_case(owner: httpx2.AsyncClient, case: Any) -> None:
-    assert (await owner.get(f"/users/{case(OWNER.address)}/data")).json() == EMPTY
+@pytest.mark.one_engine
+async def test_ones_own_address_may_be_in_another_letter_case(owner: httpx2.AsyncClient) -> None:
+    for spelled in (OWNER.address.lower(), "0x" + OWNER.address[2:].upper()):
+        assert ok(await owner.get(f"/users/{spelled}/data")).json() == EMPTY, spelled
 
 
-@pytest.mark.parametrize("exists", [True, False])
 async def test_another_users_profile_is_403_whether_or_not_there_is_one(
-    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any], *, exists: bool
+    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
-    if exists:
-        await log_in(owner, Wallet(6))
+    await log_in(owner, Wallet(6))
     async with nothing_stored():
         answers = [
-            await owner.get(f"/users/{Wallet(6).address}/data"),
-            await owner.post(f"/users/{Wallet(6).address}/data", json={"name": "Eve"}),
+            answer
+            for other in (Wallet(6), Wallet(7))
+            for answer in (
+                await owner.get(f"/users/{other.address}/data"),
+                await owner.post(f"/users/{other.address}/data", json={"name": "Eve"}),
+            )
         ]
-    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(403, "foreign-profile")] * 2
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(403, "foreign-profile")] * 4
     details = {answer.json()["detail"] for answer in answers}
     assert details == {"only its own address reads and changes a profile"}
 
 
+WRONG: list[tuple[Any, str, str]] = [
+    ({"email": "ada@example.org"}, "invalid-body", "/email"),
+    ({"email": None}, "invalid-body", "/email"),
+    ({"name": "Ada", "email": "ada@example.org"}, "invalid-body", "/email"),
+    ({"intendedUse": "x" * 256}, "invalid-text", "/intendedUse"),
+    ({"name": "x" * 101}, "invalid-text", "/name"),
+    ({"name": "a\0b"}, "invalid-text", "/name"),
+    ({"intendedUse": "\0"}, "invalid-text", "/intendedUse"),
+    ({"name": 5}, "invalid-body", "/name"),
+    ({"name": None}, "invalid-body", "/name"),
+    ([], "invalid-body", ""),
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("body", "code", "pointer"),
-    [
-        ({"email": "ada@example.org"}, "invalid-body", "/email"),
-        ({"email": None}, "invalid-body", "/email"),
-        ({"name": "Ada", "email": "ada@example.org"}, "invalid-body", "/email"),
-        ({"intendedUse": "x" * 256}, "invalid-text", "/intendedUse"),
-        ({"name": "x" * 101}, "invalid-text", "/name"),
-        ({"name": "a\0b"}, "invalid-text", "/name"),
-        ({"intendedUse": "\0"}, "invalid-text", "/intendedUse"),
-        ({"name": 5}, "invalid-body", "/name"),
-        ({"name": None}, "invalid-body", "/name"),
-        ([], "invalid-body", ""),
-    ],
-    ids=str,
-)
 async def test_a_wrong_update_is_400_and_changes_nothing(
-    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
+    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
     async with nothing_stored():
-        response = await owner.post(PATH, json=body)
-    problem = response.json()
-    assert (response.status_code, problem["code"], problem["errors"][0]["pointer"]) == (400, code, pointer)
+        for body, code, pointer in WRONG:
+            with subtests.test(repr(body)[:60]):
+                response = await owner.post(PATH, json=body)
+                problem = response.json()
+                assert (response.status_code, problem["code"], problem["errors"][0]["pointer"]) == (400, code, pointer)
 
 
 @pytest.mark.one_engine
@@ -98,11 +102,11 @@ async def test_half_a_surrogate_pair_is_400(owner: httpx2.AsyncClient, nothing_s
     assert (response.status_code, response.json()["code"]) == (400, "invalid-json")
 
 
-@pytest.mark.parametrize("text", ["😀" * 255, "<script>alert(1)</script>", '=cmd("x")', "\u202eabc", "  "])
-async def test_a_text_is_kept_as_it_was_given(owner: httpx2.AsyncClient, text: str) -> None:
-    update = {"intendedUse": text, "name": text[:100]}
-    assert (await owner.post(PATH, json=update)).json() == {**EMPTY, **update}
-    assert (await owner.get(PATH)).json() == {**EMPTY, **update}
+async def test_a_text_is_kept_as_it_was_given(owner: httpx2.AsyncClient) -> None:
+    for text in ("😀" * 255, "<script>alert(1)</script>", '=cmd("x")', "\u202eabc", "  "):
+        update = {"intendedUse": text, "name": text[:100]}
+        assert ok(await owner.post(PATH, json=update)).json() == {**EMPTY, **update}
+        assert ok(await owner.get(PATH)).json() == {**EMPTY, **update}
 
 
 async def test_an_empty_update_is_200_and_changes_nothing(
@@ -113,7 +117,7 @@ async def test_an_empty_update_is_200_and_changes_nothing(
 
 
 async def test_simultaneous_updates_of_different_members_are_both_kept(owner: httpx2.AsyncClient) -> None:
-    for number in range(20):
+    for number in range(8):
         await asyncio.gather(
             owner.post(PATH, json={"name": f"n{number}"}), owner.post(PATH, json={"intendedUse": f"u{number}"})
         )

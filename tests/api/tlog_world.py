@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, NamedTuple
 
 from conftest import Clock
@@ -21,6 +20,7 @@ from muniment.service.resources.log.opening import secret_of
 from muniment.service.resources.log.store import Epoch
 from muniment.service.resources.triggers import store as triggers
 from muniment.service.resources.triggers.store import NewRow
+from muniment.service.storage.database import Transaction
 
 KEY = "11" * 32
 TABLES = ("tlog_epochs", "tlog_cursors", "tlog_tail", "tlog_tiles", "tlog_runs")
@@ -89,7 +89,7 @@ def kinds(entries: list[bytes]) -> list[str]:
 
 
 async def add_triggers(context: Context, count: int, first: int = 1) -> None:
-    """Rows of triggers, as a process stores them; their records have what entries take from them."""
+    """Rows of triggers in one transaction; their records have what entries take from them."""
 
     def record(created_at_ms: int) -> str:
         return f'{{"functionCid":"Qm","description":"d","createdAt":"{iso_time(created_at_ms)}"}}'
@@ -102,8 +102,12 @@ async def add_triggers(context: Context, count: int, first: int = 1) -> None:
         )
         for n in range(first, first + count)
     ]  # fmt: skip
-    write = context.database.write
-    await asyncio.gather(*(write(lambda tx, row=row: triggers.insert(tx, row)) for row in rows))
+
+    async def insert(tx: Transaction) -> None:
+        for row in rows:
+            await triggers.insert(tx, row)
+
+    await context.database.write(insert)
 
 
 class Kept:
