@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import Any, LiteralString, Protocol
 
 from muniment.service.resources.feed.events import Kind
 from muniment.service.resources.runs.store import Record, standing_of
-from muniment.service.storage.database import Database, Row
+from muniment.service.storage.database import Parameters, Row
 
 
-async def check_events(database: Database) -> int:
+class Readable(Protocol):
+    """What answers the statements of the checks: a `Database`, or a session of the tests."""
+
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
+        """All rows."""
+        ...
+
+
+async def check_events(database: Readable) -> int:
     """Assert that each change has its event, once and in order; returns the number of events. Needs all events."""
     rows = await database.fetch(
         "SELECT seq, at_ms, kind, subject, owners, origin, settler, facts FROM events ORDER BY seq"
@@ -31,7 +39,7 @@ async def check_events(database: Database) -> int:
     return len(rows)
 
 
-async def _check_triggers(database: Database, by_kind: dict[int, list[Row]]) -> None:
+async def _check_triggers(database: Readable, by_kind: dict[int, list[Row]]) -> None:
     created, ended = by_kind[Kind.TRIGGER_CREATED], by_kind[Kind.TRIGGER_DEACTIVATED]
     triggers = await database.fetch(
         "SELECT sig, signer, function_digest, end_date_ms, deactivated, record FROM triggers ORDER BY seq"
@@ -50,14 +58,14 @@ async def _check_triggers(database: Database, by_kind: dict[int, list[Row]]) -> 
             assert json.loads(facts) == {"deactivateSig": json.loads(record)["deactivateSig"]}
 
 
-async def _check_functions(database: Database, by_kind: dict[int, list[Row]]) -> None:
+async def _check_functions(database: Readable, by_kind: dict[int, list[Row]]) -> None:
     joined = await database.fetch(
         "SELECT f.digest, c.creator FROM function_creators c JOIN functions f ON f.seq = c.function_seq ORDER BY c.seq"
     )
     assert [(row[3], row[4]) for row in by_kind[Kind.FUNCTION_CREATED]] == joined
 
 
-async def _check_intents(database: Database, of_intent: dict[bytes, list[Row]]) -> int:
+async def _check_intents(database: Readable, of_intent: dict[bytes, list[Row]]) -> int:
     """Assert that each intent has an event for each version, and that the last one has its present state."""
     intents = await database.fetch(
         "SELECT hash, COALESCE(chain_status, status), version, proposal_count, log_count, deadline, "
@@ -82,7 +90,7 @@ async def _check_intents(database: Database, of_intent: dict[bytes, list[Row]]) 
     return len(intents)
 
 
-async def _check_runs(database: Database, events: list[Row]) -> None:
+async def _check_runs(database: Readable, events: list[Row]) -> None:
     """Assert that each run has an event for each version, and that the last one has its present standing."""
     runs = await database.fetch(
         "SELECT r.seq, r.hash, r.version, r.verdict, r.min_validations, r.outputs, r.relayer, r.result, "
@@ -108,6 +116,6 @@ async def _check_runs(database: Database, events: list[Row]) -> None:
         }  # fmt: skip
 
 
-async def _users(database: Database, seq: int) -> list[bytes]:
+async def _users(database: Readable, seq: int) -> list[bytes]:
     rows = await database.fetch("SELECT address FROM intent_users WHERE seq = ? ORDER BY address", (seq,))
     return [user for (user,) in rows]

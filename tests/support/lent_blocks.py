@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 
 class LentBlocks:
     """Directories of a block store without a block, which one test at a time uses."""
+
+    # The time of change of a directory of blocks in which nothing was written since it was emptied.
+    EMPTIED_NS: Final = 0
 
     def __init__(self, home: Path) -> None:
         """Keep them in `home`; the first test makes them."""
@@ -37,11 +41,11 @@ def _is_emptied(root: Path) -> bool:
         state = each.stat(follow_symlinks=False)
         if state.st_mode & 0o700 != 0o700:
             return False
-        if state.st_mtime_ns:  # otherwise nothing was written since it was emptied
+        if state.st_mtime_ns != LentBlocks.EMPTIED_NS:
             with os.scandir(each) as left:
                 for file in list(left):
                     if file.is_dir(follow_symlinks=False):
                         return False
                     os.unlink(file)  # noqa: PTH108 - an entry is no Path
-            os.utime(each, (0, 0))
+            os.utime(each, ns=(LentBlocks.EMPTIED_NS, LentBlocks.EMPTIED_NS))
     return True
