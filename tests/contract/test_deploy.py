@@ -7,9 +7,9 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
 from golden import ROOT
 
+from each_row import each_row
 from muniment.service.running.settings import Settings, variable
 from muniment.service.storage.postgres import connection
 
@@ -17,7 +17,7 @@ _DEPLOY = ROOT / "deploy"
 _FILES = sorted(each for each in _DEPLOY.rglob("*") if each.is_file())
 
 
-@pytest.mark.parametrize("file", _FILES, ids=[str(file.relative_to(_DEPLOY)) for file in _FILES])
+@each_row("file", _FILES, ids=[str(file.relative_to(_DEPLOY)) for file in _FILES])
 def test_variables_that_a_file_sets_are_settings(file: Path) -> None:
     named = set(re.findall(r"\bMUNIMENT_[A-Z_]+", file.read_text("utf-8")))
     assert {name.removesuffix("_FILE") for name in named} <= {variable(each.name) for each in fields(Settings)}

@@ -14,6 +14,7 @@ import pytest
 from golden import ROOT
 
 from conformance import document
+from each_row import each_row
 from muniment.chains.catalogue import load_chains
 from muniment.cli.client.service import VARIABLES
 from muniment.relayer.settings import load_relayer_settings
@@ -39,7 +40,7 @@ def _headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
+@each_row("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
 def test_relative_links_have_existing_targets(page: Path) -> None:
     for target in _LINK.findall(_CODE.sub("", page.read_text("utf-8"))):
         if re.match(r"[a-z]+:", target):
@@ -50,12 +51,12 @@ def test_relative_links_have_existing_targets(page: Path) -> None:
         assert not anchor or file.suffix != ".md" or anchor in _headings(file), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
+@each_row("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
 def test_files_that_a_page_names_exist(page: Path) -> None:
     assert [path for path in _named_files(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
+@each_row("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
 def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
     known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME", *VARIABLES}
     if page.name == "CONTRIBUTING.md":
@@ -76,7 +77,7 @@ def _named_files(page: str) -> list[str]:
     return [path for path in named if Path(path).name not in new]
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
+@each_row("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
 def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
     assert _wide_lines(page.read_text("utf-8")) == []
 
@@ -149,7 +150,7 @@ def test_the_file_of_the_page_on_relayers_can_be_loaded(tmp_path: Path) -> None:
         assert getattr(settings, name) == int(bound.replace(",", ""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("contract", "folder"),
     [("Rooms: imports go down", "."), ("Inside the service: imports go down", "service")],
     ids=["rooms", "service"],

@@ -6,6 +6,8 @@ import pytest
 from golden import OPENAPI, PARTS, ROOT, openapi_text, with_part
 from unasync import SYNC, sync_text
 
+from each_row import each_row
+
 
 def test_the_openapi_document_is_the_one_that_was_reviewed() -> None:
     assert openapi_text() == OPENAPI.read_text("utf-8"), "it changed: look at the difference after `make golden`"
@@ -15,7 +17,7 @@ def test_the_blocking_client_is_generated_from_the_one_for_asyncio() -> None:
     assert sync_text() == SYNC.read_text("utf-8"), "edit muniment/client/aio.py alone, then run `make golden`"
 
 
-@pytest.mark.parametrize(("path", "name"), PARTS, ids=[f"{path}:{name}" for path, name in PARTS])
+@each_row(("path", "name"), PARTS, ids=[f"{path}:{name}" for path, name in PARTS])
 def test_a_generated_part_of_a_page_is_up_to_date(path: str, name: str) -> None:
     text = (ROOT / path).read_text("utf-8")
     assert with_part(text, name, PARTS[path, name]()) == text, "it changed: see the difference after `make golden`"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from golden import ROOT
 
+from each_row import each_row
 from muniment.service.running.metrics.families import FAMILIES, PREFIX
 
 # Dashboards and alerts of operators name these. A name may be added; none may change or go.
@@ -79,7 +79,7 @@ def test_the_page_explains_every_metric() -> None:
     assert shown == {PREFIX + name: promise for name, promise in PROMISED.items()}
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=[each.name for each in FAMILIES])
+@each_row("family", FAMILIES, ids=[each.name for each in FAMILIES])
 def test_a_label_names_a_small_set_and_never_a_person(family: object) -> None:
     labels: tuple[str, ...] = getattr(family, "labels")  # noqa: B009 - the id of the test is the name alone
     known = {"method", "route", "status", "code", "policy", "kind", "target", "replica", "outcome", "chain", "version"}

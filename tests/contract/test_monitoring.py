@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any, Final
 
-import pytest
 from golden import ROOT
 
+from each_row import each_row
 from muniment.service.running.metrics.families import FAMILIES, PREFIX, Kind
 
 _FOLDER: Final = ROOT / "deploy" / "monitoring"
@@ -60,7 +60,7 @@ def test_every_label_that_an_expression_asks_for_exists() -> None:
     assert asked <= known
 
 
-@pytest.mark.parametrize("panel", _PANELS, ids=[each["title"] for each in _PANELS])
+@each_row("panel", _PANELS, ids=[each["title"] for each in _PANELS])
 def test_a_panel_has_a_unit_and_asks_the_chosen_source(panel: dict[str, Any]) -> None:
     assert panel["fieldConfig"]["defaults"]["unit"]
     assert panel["datasource"] == _SOURCE

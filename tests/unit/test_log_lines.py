@@ -9,6 +9,7 @@ from typing import Any, TextIO, cast
 import pytest
 import structlog
 
+from each_row import each_row
 from muniment.service.running.log_lines import INTERVAL_SECONDS, KINDS_MAX, Repeats, shown_path
 
 
@@ -110,7 +111,7 @@ def test_a_traceback_is_in_the_first_line_only(log: Log) -> None:
     assert ["exc_info" in line for line in log.written] == [True, False]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "shown"),
     [
         ("/triggers", "/triggers"), ("/a%2fb", "/a%2fb"), ("/a\nb\x1b[31m\x7f é", "/a%0Ab%1B[31m%7F%20%E9"),

@@ -6,6 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
+from each_row import each_row
 from muniment.service.running.settings import SettingError, Settings
 
 PRIMARY = "postgresql://u:hidden@primary/db"
@@ -29,7 +30,7 @@ def test_every_password_of_read_urls_is_masked() -> None:
     assert "hid" not in repr(settings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("primary", "reads"),
     [("sqlite:///muniment.db", PRIMARY), (PRIMARY, "sqlite:///other.db"), (PRIMARY, "hidden")],
 )
@@ -45,7 +46,7 @@ def test_proxies_are_networks() -> None:
     assert Settings().proxies == ()
 
 
-@pytest.mark.parametrize("text", ["proxy", "10.0.0.1/8", "10.0.0.0/33", "*"])
+@each_row("text", ["proxy", "10.0.0.1/8", "10.0.0.0/33", "*"])
 def test_what_is_no_network_is_refused(text: str) -> None:
     with pytest.raises(SettingError, match="trusted_proxies"):
         Settings(trusted_proxies=text)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from each_row import each_row
 from muniment.service.running.settings import MASK, SettingError, Settings, load_settings, variable
 
 SECRET = "c0ffee" * 10 + "1234"
@@ -21,7 +22,7 @@ def test_everything_has_a_default_that_works() -> None:
     assert load() == Settings()
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Settings)])
+@each_row("name", [each.name for each in fields(Settings)])
 def test_every_setting_has_a_line_that_says_what_it_does(name: str) -> None:
     (about,) = [each.metadata["about"] for each in fields(Settings) if each.name == name]
     assert about[0].isupper() or about.startswith(("`", "true", "console", "debug"))
@@ -111,7 +112,7 @@ def test_a_flag_comes_before_the_environment_and_that_before_the_file(tmp_path: 
     assert (settings.port, settings.host, settings.issuer) == (3, "two", "one")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("PORT", "-1"), ("PORT", "65536"), ("PORT", "http"), ("PORT", "tcp://10.0.0.1:80"), ("PORT", "8_787"),
@@ -137,7 +138,7 @@ def test_secrets_are_masked_in_what_is_shown_and_in_the_repr() -> None:
     assert Settings().shown()["secret"] == "", "an empty secret is shown as empty"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "shown"),
     [
         ("postgresql://muniment:pass@db/muniment", f"postgresql://muniment:{MASK}@db/muniment"),
@@ -171,7 +172,7 @@ def test_another_process_gets_these_very_settings_from_the_environment() -> None
     assert variable("data_dir") == "MUNIMENT_DATA_DIR"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "shown"),
     [
         ("", ""),
@@ -186,7 +187,7 @@ def test_of_a_price_api_only_scheme_and_host_are_shown(url: str, shown: str) -> 
     assert "KEY" not in repr(settings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "url"),
     [
         ("127.0.0.1", "http://127.0.0.1:80"), ("::", "http://[::1]:80"), ("2001:db8::1", "http://[2001:db8::1]:80"),
@@ -197,7 +198,7 @@ def test_the_own_url_is_one_that_this_machine_can_reach(host: str, url: str) -> 
     assert Settings(host=host, port=80).own_url == url
 
 
-@pytest.mark.parametrize("url", [
+@each_row("url", [
     "127.0.0.1:5001", "ftp://127.0.0.1", "http://", "http://me:secret@127.0.0.1:5001", "http://127.0.0.1:99999",
     "http://127.0.0.1:5001?arg=1", "http://127.0.0.1:5001/#a", "http://127.0.0.1:5001/ a", "http://nöde",
 ])  # fmt: skip
@@ -207,7 +208,7 @@ def test_a_node_for_pins_is_a_base_url_without_credentials(url: str) -> None:
     assert "secret" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:5001", "https://[::1]:5001/", "https://ipfs.example/prefix"])
+@each_row("url", ["http://127.0.0.1:5001", "https://[::1]:5001/", "https://ipfs.example/prefix"])
 def test_a_node_for_pins_may_have_a_path(url: str) -> None:
     assert load(IPFS_PIN_URL=url).ipfs_pin_url == url
 
@@ -222,14 +223,14 @@ def test_the_credentials_of_a_node_for_pins_are_one_header_field_and_shown_nowhe
         assert SECRET not in str(refusal.value)
 
 
-@pytest.mark.parametrize("name", ["a b", "a+b", "-a", "a\n", "é", "a" * 201])
+@each_row("name", ["a b", "a+b", "-a", "a\n", "é", "a" * 201])
 def test_a_name_that_no_log_can_have_is_an_error(name: str) -> None:
     with pytest.raises(SettingError, match="tlog_name has at most 200 letters"):
         Settings(tlog_name=name)
     assert Settings(tlog_name="registry.example.org:8443/main").tlog_name
 
 
-@pytest.mark.parametrize("key", ["ab" * 31, "ab" * 33, "gg" * 32, "ab" * 32 + "\n"])
+@each_row("key", ["ab" * 31, "ab" * 33, "gg" * 32, "ab" * 32 + "\n"])
 def test_a_key_of_the_log_has_64_hex_digits_and_is_not_repeated(key: str) -> None:
     with pytest.raises(SettingError, match="tlog_key must be 64 hex digits") as refusal:
         Settings(tlog_key=key)

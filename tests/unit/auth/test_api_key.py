@@ -8,6 +8,7 @@ import hmac
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.protocol.errors import InvalidApiKey
 from muniment.protocol.evm.address import Address
 from muniment.service.auth.caller import api_key, read_api_key
@@ -52,7 +53,7 @@ def test_any_other_text_is_refused_and_nothing_worse(text: str) -> None:
         read_api_key(RING, text)
 
 
-@pytest.mark.parametrize("text", [KEY + "\n", KEY + " ", " " + KEY, KEY.upper(), KEY.replace("_7_", "_07_"), KEY * 2])
+@each_row("text", [KEY + "\n", KEY + " ", " " + KEY, KEY.upper(), KEY.replace("_7_", "_07_"), KEY * 2])
 def test_there_is_no_second_spelling(text: str) -> None:
     with pytest.raises(InvalidApiKey):
         read_api_key(RING, text)

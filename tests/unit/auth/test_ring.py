@@ -8,6 +8,7 @@ import hmac
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.service.auth.secrets import RING_SIZE_MAX, Secret, parse_secrets, ring_of
 from muniment.service.running.settings import SettingError
 
@@ -60,7 +61,7 @@ def test_a_ring_finds_its_secrets_by_id_newest_first() -> None:
     assert ring.find("") is None
 
 
-@pytest.mark.parametrize("between", [",", ", ", "\n", "\r\n", " , \n"], ids=repr)
+@each_row("between", [",", ", ", "\n", "\r\n", " , \n"], ids=repr)
 def test_secrets_are_read_in_their_order(between: str) -> None:
     assert parse_secrets(f"{A.hex()}{between}{B.hex().upper()}\n") == (A, B)
 
@@ -68,7 +69,7 @@ def test_secrets_are_read_in_their_order(between: str) -> None:
 SECRET = "c0ffee" * 10 + "1234"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         pytest.param("", id="empty"),

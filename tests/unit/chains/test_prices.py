@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.chains.prices import PRICE_MAX, Coin, PriceJson, StaticPrices, price_json, price_of_round, prices
 from muniment.chains.reading import FeedRound
 from muniment.protocol.evm.address import Address
@@ -28,7 +29,7 @@ def round_data(answer: int, updated_s: int = NOW_S, round_id: int = 7) -> bytes:
     return b"".join(word.to_bytes(32) for word in words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "decimals", "price"),
     [(345012345678, 8, 3450.12345678), (10**18, 18, 1.0), (1, 18, 1e-18), (10**12, 0, 1e12), (10**48, 36, 1e12)],
 )
@@ -36,7 +37,7 @@ def test_a_round_has_its_price(answer: int, decimals: int, price: float) -> None
     assert price_of_round(FeedRound(round_data(answer), decimals), NOW_S, HOUR) == price
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "decimals"),
     [
         (0, 8), (-1, 8), (-(2**255), 8), (10**12 + 1, 0), (2**255 - 1, 8), (2**255 - 1, 36),
@@ -47,7 +48,7 @@ def test_an_absurd_answer_gives_no_price(answer: int, decimals: int) -> None:
     assert price_of_round(FeedRound(round_data(answer), decimals), NOW_S, HOUR) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("age_s", "good"), [(0, True), (HOUR + 300, True), (HOUR + 301, False), (-300, True), (-301, False), (NOW_S, False)]
 )
 def test_a_round_is_good_until_its_heartbeat_and_a_little(age_s: int, *, good: bool) -> None:
@@ -55,7 +56,7 @@ def test_a_round_is_good_until_its_heartbeat_and_a_little(age_s: int, *, good: b
     assert price == (1.0 if good else None)
 
 
-@pytest.mark.parametrize("returned", [b"", bytes(159), bytes(160), round_data(1) + b"\0", b"\xff" * 160])
+@each_row("returned", [b"", bytes(159), bytes(160), round_data(1) + b"\0", b"\xff" * 160])
 def test_a_malformed_round_has_no_price(returned: bytes) -> None:
     assert price_of_round(FeedRound(returned, 0), NOW_S, HOUR) is None
 
@@ -66,7 +67,7 @@ def test_any_round_has_a_finite_positive_price_or_none(returned: bytes, decimals
     assert price is None or 0 < price <= PRICE_MAX
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("price", "text"),
     [
         (0.0, "0"), (-0.0, "0"), (1.0, "1"), (100.0, "100"), (0.1, "0.1"), (1e-07, "0.0000001"),
@@ -79,7 +80,7 @@ def test_a_price_is_written_in_plain_decimal(price: float, text: str) -> None:
     assert price_json(price) == text
 
 
-@pytest.mark.parametrize("price", [math.nan, math.inf, -math.inf, -1.0, 1e-19, 1.1e12])
+@each_row("price", [math.nan, math.inf, -math.inf, -1.0, 1e-19, 1.1e12])
 def test_an_implausible_price_is_not_written(price: float) -> None:
     with pytest.raises(ValueError, match="not a price"):
         price_json(price)
@@ -154,7 +155,7 @@ class Says:
         return self.known
 
 
-@pytest.mark.parametrize("absurd", [math.nan, math.inf, -1.0, 0.0, 1e13, 1e-30])
+@each_row("absurd", [math.nan, math.inf, -1.0, 0.0, 1e13, 1e-30])
 async def test_the_first_plausible_price_wins(absurd: float) -> None:
     first = Says({(1, USDC): absurd, (1, DAI): 1.5})
     second = Says({(1, USDC): 2.0, (1, DAI): 3.0, (10, USDC): 4.0})

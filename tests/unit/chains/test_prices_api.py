@@ -12,6 +12,7 @@ import pytest
 from foreign_server import ForeignServer, foreign_server
 from hypothesis import given, settings, strategies as st
 
+from each_row import each_row
 from muniment.chains.catalogue import NATIVE
 from muniment.chains.prices import PriceApi, prices
 from muniment.outgoing import Outgoing
@@ -141,7 +142,7 @@ async def test_an_api_that_is_not_there_knows_nothing() -> None:
         assert await PriceApi("http://127.0.0.1:99999", outgoing, CHAINS).prices([COIN], NOW_MS) == {}
 
 
-@pytest.mark.parametrize("url", ["", "ftp://a", "coins.llama.fi", "https://a b", "https://" + "x" * 1017])
+@each_row("url", ["", "ftp://a", "coins.llama.fi", "https://a b", "https://" + "x" * 1017])
 async def test_an_api_has_a_url_of_http(url: str) -> None:
     async with Outgoing(allow_private=True) as outgoing:
         with pytest.raises(ValueError, match="the URL of a price API"):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from token_list_documents import DAI, USDC, document, entry
 
+from each_row import each_row
 from muniment.chains.catalogue import CATALOGUE
 from muniment.chains.token_lists import PACKAGED_LIST
 from muniment.chains.tokens import LIST_BYTES_MAX, Token, default_logo, parse_token_list
@@ -50,12 +51,12 @@ def test_two_tokens_may_share_a_symbol() -> None:
     assert [token.address for token in parsed(entry(), entry(address=DAI))] == [USDC, DAI]
 
 
-@pytest.mark.parametrize("left_out", [{"address": SOLANA}, {"symbol": ""}], ids=str)
+@each_row("left_out", [{"address": SOLANA}, {"symbol": ""}], ids=str)
 def test_a_token_that_does_not_concern_an_evm_registry_is_left_out(left_out: dict[str, str]) -> None:
     assert [token.address for token in parsed(entry(**left_out), entry(address=DAI))] == [DAI]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "place"),
     [
         ({"chainId": 0}, "chainId"), ({"chainId": True}, "chainId"), ({"chainId": "1"}, "chainId"),
@@ -78,7 +79,7 @@ def test_a_broken_token_breaks_the_list_and_is_named(changed: dict[str, Any], pl
         parsed(entry(), entry(**changed))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "place"),
     [
         ({"name": ""}, "/name"), ({"name": "x" * 61}, "/name"), ({"name": "\x07"}, "/name"), ({"name": ...}, "/name"),
@@ -97,7 +98,7 @@ def test_a_broken_list_is_refused_with_the_place(changed: dict[str, Any], place:
         parsed(**changed)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b'{"name":"a","name":"b"}', b"\xff", b"[" * 100_000])
+@each_row("data", [b"", b"[]", b"null", b"{", b'{"name":"a","name":"b"}', b"\xff", b"[" * 100_000])
 def test_a_malformed_list_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words; that it is no other error is the point
         parse_token_list(data)
@@ -110,14 +111,12 @@ def test_a_list_beyond_four_mebibytes_is_refused() -> None:
         parse_token_list(data.ljust(LIST_BYTES_MAX + 1))
 
 
-@pytest.mark.parametrize(
-    "logo", ["https://a.b/c.png", "http://a.b/c", "ipfs://bafy/logo.png", "data:image/png;base64,AA=="]
-)
+@each_row("logo", ["https://a.b/c.png", "http://a.b/c", "ipfs://bafy/logo.png", "data:image/png;base64,AA=="])
 def test_a_logo_stays_as_it_is_given(logo: str) -> None:
     assert parsed(entry(logoURI=logo))[0].logo == logo
 
 
-@pytest.mark.parametrize(
+@each_row(
     "logo",
     [..., None, "", "javascript:alert(1)", "data:text/html,x", "logo.png",
      'https://a/"onload=x', "https://a/" + "x" * 2048],
@@ -126,7 +125,7 @@ def test_a_logo_that_cannot_be_shown_becomes_the_default(logo: Any) -> None:
     assert parsed(entry(logoURI=logo))[0].logo == default_logo("USDC")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("symbol", "letters"),
     [
         ("USDC", "USD"),

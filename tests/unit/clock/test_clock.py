@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from conftest import NOW_MS
+from each_row import each_row
 from muniment.protocol.errors import ClockInDoubt
 from muniment.service.running.clock import STEADY_MS, Clock
 
@@ -51,7 +52,7 @@ def test_while_the_clock_is_in_doubt_time_goes_on_by_the_monotonic_one() -> None
     assert clock.now_ms() == machine.wall_ms
 
 
-@pytest.mark.parametrize(("apart_ms", "words"), [(3 * HOUR_MS, "3 h ahead of"), (-360_000, "6 min behind")])
+@each_row(("apart_ms", "words"), [(3 * HOUR_MS, "3 h ahead of"), (-360_000, "6 min behind")])
 def test_a_clock_that_stands_apart_goes_by_the_reference(apart_ms: int, words: str) -> None:
     machine = Machine()
     clock = machine.clock()

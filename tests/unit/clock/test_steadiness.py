@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from each_row import each_row
 from muniment.service.running.clock import APART_MS_MAX, Steadiness
 
 STEADY_MS = 300_000
@@ -24,7 +23,7 @@ def test_a_clock_that_goes_on_is_never_in_doubt() -> None:
         assert made.doubt_ms(now_ms) == 0
 
 
-@pytest.mark.parametrize("step_ms", [APART_MS_MAX + 1, -APART_MS_MAX - 1, 3 * HOUR_MS, -50 * 365 * 24 * HOUR_MS])
+@each_row("step_ms", [APART_MS_MAX + 1, -APART_MS_MAX - 1, 3 * HOUR_MS, -50 * 365 * 24 * HOUR_MS])
 def test_a_step_is_not_followed_until_the_clock_was_steady(step_ms: int) -> None:
     made = begun()
     assert made.read(START_MS + step_ms, 2_000) == START_MS
@@ -35,7 +34,7 @@ def test_a_step_is_not_followed_until_the_clock_was_steady(step_ms: int) -> None
     assert made.doubt_ms(2_000 + STEADY_MS) == 0
 
 
-@pytest.mark.parametrize("step_ms", [APART_MS_MAX, -APART_MS_MAX, 1])
+@each_row("step_ms", [APART_MS_MAX, -APART_MS_MAX, 1])
 def test_a_small_step_is_followed_at_once(step_ms: int) -> None:
     made = begun()
     assert made.read(START_MS + step_ms, 2_000) == START_MS + step_ms

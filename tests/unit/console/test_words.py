@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
+from each_row import each_row
 from muniment.service.console.reading import milliseconds_of
 from muniment.service.console.words import schedule_in_words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schedule", "words"),
     [
         ("* * * * *", "every minute"),
@@ -29,7 +28,7 @@ def test_common_schedules_have_words(schedule: str, words: str) -> None:
     assert schedule_in_words(schedule) == words
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schedule",
     [
         "*/7 * * * *",  # the runs before and after the full hour are four minutes apart
@@ -41,7 +40,7 @@ def test_schedules_of_which_words_would_say_too_little_have_none(schedule: str) 
     assert schedule_in_words(schedule) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "moment_ms"),
     [
         ("1970-01-01T00:01", 60_000), ("1970-01-01T00:00:01.005", 1_005), ("2026-11-20T19:48:00", 1_795_204_080_000),

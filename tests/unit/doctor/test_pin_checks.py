@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from breaking import breaks
+from each_row import each_row
 from muniment.operate.doctor.findings import Examined, Level
 from muniment.operate.doctor.nodes import check_ipfs_node, check_pins, judge_pins, judge_unused
 from muniment.service.context import Context
@@ -17,7 +16,7 @@ NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("backlog", "level", "message"),
     [
         (Backlog(0, 0, None), Level.OK, "no bundle waits to be pinned"),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.protocol.evm.abi import ADDRESS, BYTES, BYTES32, UINT8, UINT256, ListOf, TupleOf, Type, Uint, decode
 from muniment.protocol.evm.address import Address
 from settler import encode_values
@@ -93,7 +94,7 @@ def test_each_cut_is_a_value_error_unless_only_padding_is_cut(given_values: tupl
             decode(kinds, data[:size])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kinds", "data"),
     [
         pytest.param([UINT256], bytes(31), id="half a word"),
@@ -114,7 +115,7 @@ def test_a_value_beyond_its_range_or_the_data_is_a_value_error(kinds: list[Type]
         decode(kinds, data)
 
 
-@pytest.mark.parametrize(("kind", "largest"), [(UINT8, 255), (Uint(64), 2**64 - 1), (UINT256, 2**256 - 1)])
+@each_row(("kind", "largest"), [(UINT8, 255), (Uint(64), 2**64 - 1), (UINT256, 2**256 - 1)])
 def test_the_largest_number_of_a_type_is_read(kind: Type, largest: int) -> None:
     assert decode([kind], word(largest)) == (largest,)
 

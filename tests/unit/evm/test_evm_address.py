@@ -2,6 +2,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.protocol.errors import InvalidAddress
 from muniment.protocol.evm.address import Address
 
@@ -16,18 +17,18 @@ EIP55 = [
 ]
 
 
-@pytest.mark.parametrize("text", EIP55)
+@each_row("text", EIP55)
 def test_the_examples_of_eip_55_parse_to_themselves(text: str) -> None:
     assert Address.parse(text) == text
 
 
-@pytest.mark.parametrize("text", EIP55)
+@each_row("text", EIP55)
 def test_one_letter_case_parses_to_the_checksummed_form(text: str) -> None:
     assert Address.parse("0x" + text[2:].lower()) == text
     assert Address.parse("0x" + text[2:].upper()) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

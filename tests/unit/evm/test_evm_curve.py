@@ -9,6 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import curve
 from curve import ORDER, POINT, P
+from each_row import each_row
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature, address_of_key, is_by, recover, sign
@@ -94,7 +95,7 @@ def test_r_is_the_x_of_the_point_also_where_r_and_the_order_together_are_one() -
     assert found == with_id[:2]
 
 
-@pytest.mark.parametrize("nonce", [1, 2, ORDER - 1])
+@each_row("nonce", [1, 2, ORDER - 1])
 def test_no_key_is_recovered_at_infinity(nonce: int) -> None:
     point = curve.times(nonce, POINT)
     assert point is not None
@@ -109,19 +110,19 @@ def test_no_key_is_recovered_at_infinity(nonce: int) -> None:
     assert recover(digest, other) is not None
 
 
-@pytest.mark.parametrize(("key", "message", "r", "s"), SIGNED)
+@each_row(("key", "message", "r", "s"), SIGNED)
 def test_known_signatures_come_out(key: int, message: str, r: str, s: str) -> None:
     assert sign(hashlib.sha256(message.encode()).digest(), key.to_bytes(32))[2:130] == r + s
 
 
-@pytest.mark.parametrize("case", cases("eip712_trigger_valid"), ids=lambda case: case["id"])
+@each_row("case", cases("eip712_trigger_valid"), ids=lambda case: case["id"])
 def test_the_keys_of_the_vectors_make_the_signatures_of_the_vectors(case: dict[str, str]) -> None:
     key = key_of(case["key"])
     assert address_of_key(key) == case["signer"]
     assert sign(bytes.fromhex(case["digest"][2:]), key) == case["signature"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         bytes(32), ORDER.to_bytes(32), (ORDER + 0xC0FFEE).to_bytes(32), b"\xff" * 32, b"", b"\xa5" * 31, b"\xa5" * 33,

@@ -1,12 +1,13 @@
 import pytest
 
+from each_row import each_row
 from muniment.chains.catalogue import CATALOGUE
 from muniment.protocol.errors import InvalidHex
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import HexString
 
 
-@pytest.mark.parametrize(("text", "raw"), [("0x", b""), ("0xAbCd", b"\xab\xcd"), ("0x00", b"\x00")])
+@each_row(("text", "raw"), [("0x", b""), ("0xAbCd", b"\xab\xcd"), ("0x00", b"\x00")])
 def test_a_hex_string_is_kept_in_lower_case(text: str, raw: bytes) -> None:
     parsed = HexString.parse(text)
 
@@ -15,7 +16,7 @@ def test_a_hex_string_is_kept_in_lower_case(text: str, raw: bytes) -> None:
     assert HexString.from_raw(raw) == parsed
 
 
-@pytest.mark.parametrize("text", ["", "ab", "0X00", "0x0", "0x0g", "0x00\n", "0x 00", "0x００"])
+@each_row("text", ["", "ab", "0X00", "0x0", "0x0g", "0x00\n", "0x 00", "0x００"])
 def test_a_malformed_hex_string_is_refused(text: str) -> None:
     with pytest.raises(InvalidHex):
         HexString.parse(text)

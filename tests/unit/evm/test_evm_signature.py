@@ -5,6 +5,7 @@ from evm_vectors import cases, key_of
 from hypothesis import given, settings, strategies as st
 
 from curve import ORDER
+from each_row import each_row
 from eth_signing import Account, encode_defunct
 from muniment.protocol.errors import Invalid, InvalidSignature
 from muniment.protocol.evm.address import Address
@@ -18,31 +19,29 @@ def spelled(r: int, s: int, v: int) -> str:
     return f"0x{r:064x}{s:064x}{v:02x}"
 
 
-@pytest.mark.parametrize(("v", "kept"), [(27, 27), (28, 28), (0, 27), (1, 28)])
+@each_row(("v", "kept"), [(27, 27), (28, 28), (0, 27), (1, 28)])
 def test_v_is_kept_as_27_or_28(v: int, kept: int) -> None:
     assert Signature.parse(spelled(1, 1, v)) == spelled(1, 1, kept)
 
 
-@pytest.mark.parametrize("v", [2, 26, 29, 35, 255])
+@each_row("v", [2, 26, 29, 35, 255])
 def test_any_other_v_is_refused(v: int) -> None:
     with pytest.raises(InvalidSignature, match="v"):
         Signature.parse(spelled(1, 1, v))
 
 
-@pytest.mark.parametrize(("r", "s"), [(1, 1), (ORDER - 1, ORDER // 2)])
+@each_row(("r", "s"), [(1, 1), (ORDER - 1, ORDER // 2)])
 def test_the_bounds_of_r_and_s_are_inside(r: int, s: int) -> None:
     assert Signature.parse(spelled(r, s, 27).upper().replace("X", "x")) == spelled(r, s, 27)
 
 
-@pytest.mark.parametrize(
-    ("r", "s"), [(0, 1), (ORDER, 1), (2**256 - 1, 1), (1, 0), (1, ORDER // 2 + 1), (1, ORDER - 1), (1, ORDER)]
-)
+@each_row(("r", "s"), [(0, 1), (ORDER, 1), (2**256 - 1, 1), (1, 0), (1, ORDER // 2 + 1), (1, ORDER - 1), (1, ORDER)])
 def test_r_and_s_outside_their_bounds_are_refused(r: int, s: int) -> None:
     with pytest.raises(InvalidSignature):
         Signature.parse(spelled(r, s, 27))
 
 
-@pytest.mark.parametrize("raw", ["", "0x", "0x" + "1" * 128, "0x" + "1" * 132, "0X" + "1" * 128 + "1b", "1" * 130])
+@each_row("raw", ["", "0x", "0x" + "1" * 128, "0x" + "1" * 132, "0X" + "1" * 128 + "1b", "1" * 130])
 def test_another_length_or_prefix_is_refused(raw: str) -> None:
     with pytest.raises(InvalidSignature):
         Signature.parse(raw)
@@ -83,8 +82,8 @@ def _accepts(case: dict[str, Any], *, text_only: bool) -> bool:
     return any(recover(personal_digest(message), signature) == address for message in read)
 
 
-@pytest.mark.parametrize("reading", ["textOnly", "textOrBytes"])
-@pytest.mark.parametrize("case", cases("eip191_login"), ids=lambda case: case["id"])
+@each_row("reading", ["textOnly", "textOrBytes"])
+@each_row("case", cases("eip191_login"), ids=lambda case: case["id"])
 def test_login_vectors(case: dict[str, Any], reading: str) -> None:
     expected = case["expect"][reading] == "accept" or case["id"] in LIFTED
 

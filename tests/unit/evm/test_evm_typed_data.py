@@ -6,6 +6,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from typed_data_strategies import typed_data
 
+from each_row import each_row
 from eth_signing import encode_typed_data
 from muniment.protocol.errors import InvalidTypedData, Refusal
 from muniment.protocol.evm.struct_types import NODES_MAX
@@ -74,7 +75,7 @@ def test_a_value_replaced_by_other_json_is_refused_at_its_place_or_fits(
         assert pointer == f"/values/{name}" or pointer.startswith(f"/values/{name}/")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("types", "pointer"),
     [
         ([], "/types"),
@@ -113,7 +114,7 @@ def test_definitions_outside_the_rules_are_refused_at_their_place(types: Any, po
     assert pointer_of(error) == pointer
 
 
-@pytest.mark.parametrize("depth", [1, 100, 990, 1_000, 1_010, 5_000, 100_000])
+@each_row("depth", [1, 100, 990, 1_000, 1_010, 5_000, 100_000])
 def test_definitions_of_any_depth_are_refused_without_recursion(depth: int) -> None:
     deep: Any = []
     for _ in range(depth):
@@ -125,7 +126,7 @@ def test_definitions_of_any_depth_are_refused_without_recursion(depth: int) -> N
         compile_types(deep, "T")
 
 
-@pytest.mark.parametrize("types", [object(), {"T": b"\xff", "U": {1, 2}}, {"\ud800": []}, {"T": [{"name": "\ud800"}]}])
+@each_row("types", [object(), {"T": b"\xff", "U": {1, 2}}, {"\ud800": []}, {"T": [{"name": "\ud800"}]}])
 def test_definitions_that_are_not_json_are_refused(types: Any) -> None:
     with pytest.raises(InvalidTypedData):
         compile_types(types, "T")
@@ -165,7 +166,7 @@ def test_the_number_of_values_is_limited_through_arrays_too() -> None:
         encoder.struct_hash({"x": [*fits, *fits]})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "value", "pointer"),
     [
         ("bool[]", {"x": [True, 1]}, "/values/x/1"),

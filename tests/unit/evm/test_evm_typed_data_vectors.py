@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
 from evm_vectors import cases
 
 from counted_calls import calls_within
+from each_row import each_row
 from muniment.protocol.errors import Refusal, SignatureMismatch
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature, recover
@@ -28,7 +28,7 @@ def verify(case: dict[str, Any]) -> None:
         raise SignatureMismatch("the signature is by another key or over other data")
 
 
-@pytest.mark.parametrize("case", cases("eip712_trigger_valid"), ids=lambda case: case["id"])
+@each_row("case", cases("eip712_trigger_valid"), ids=lambda case: case["id"])
 def test_a_valid_trigger_has_the_hashes_and_the_signer_that_every_library_finds(case: dict[str, Any]) -> None:
     encoder = compile_types(case["types"], "Trigger")
     struct_hash = encoder.struct_hash(case["values"])
@@ -50,7 +50,7 @@ def outcome(case: dict[str, Any]) -> str:
     return "ok"
 
 
-@pytest.mark.parametrize("case", cases("eip712_trigger_hostile"), ids=lambda case: f"{case['id']}-{case['kind']}")
+@each_row("case", cases("eip712_trigger_hostile"), ids=lambda case: f"{case['id']}-{case['kind']}")
 def test_a_hostile_request_is_refused_for_its_kind_and_quickly(case: dict[str, Any]) -> None:
     with calls_within(CALLS_MAX):
         found = outcome(case)

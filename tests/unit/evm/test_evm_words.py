@@ -9,10 +9,11 @@ from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from typed_data_strategies import texts
 
+from each_row import each_row
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX, WORDS, Misfit
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "value", "encoded"),
     [
         ("uint8", 255, 255),
@@ -49,13 +50,13 @@ def test_a_value_outside_uint8_is_refused() -> None:
             WORDS["uint8"](value)
 
 
-@pytest.mark.parametrize("value", [128, -129, "128", "-129", -SAFE_INTEGER_MAX - 1])
+@each_row("value", [128, -129, "128", "-129", -SAFE_INTEGER_MAX - 1])
 def test_a_value_outside_int8_is_refused(value: Any) -> None:
     with pytest.raises(Misfit):
         WORDS["int8"](value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "values"),
     [
         ("bool", [0, 1, "true", "", None, [], 1.0]),
@@ -82,7 +83,7 @@ def test_a_repeated_text_has_the_same_hash(listed: list[str]) -> None:
         assert WORDS["string"](text) == keccak(text.encode())
 
 
-@pytest.mark.parametrize("word", ["string", "address", "uint256"])
+@each_row("word", ["string", "address", "uint256"])
 def test_long_texts_are_not_cached(word: str) -> None:
     tracemalloc.start()
     try:

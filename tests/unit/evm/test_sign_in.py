@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.protocol.evm.sign_in import domain_of, read_sign_in, write_sign_in
 
 ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -50,7 +50,7 @@ def test_a_text_is_read() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LINES)
+@each_row("name", LINES)
 def test_only_some_lines_may_be_missing(name: str) -> None:
     assert is_read(text(**{name: None})) == (name in OPTIONAL)
 
@@ -61,7 +61,7 @@ def test_a_text_without_a_statement_has_two_empty_lines() -> None:
     assert not is_read(text(statement=None, after=None))
 
 
-@pytest.mark.parametrize("name", LINES)
+@each_row("name", LINES)
 def test_lines_have_one_order_and_come_once(name: str) -> None:
     if name in {"before", "after", "statement"}:
         return
@@ -120,22 +120,22 @@ def with_value(name: str, value: str) -> str:
     return text(**{name: head + value})
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in TAKEN.items() for value in values])
+@each_row(("name", "value"), [(name, value) for name, values in TAKEN.items() for value in values])
 def test_a_value_of_the_grammar_is_taken(name: str, value: str) -> None:
     assert is_read(with_value(name, value))
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
+@each_row(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
 def test_another_value_is_refused(name: str, value: str) -> None:
     assert not is_read(with_value(name, value))
 
 
-@pytest.mark.parametrize("statement", ["100 %", "a\tb", "\u00e4", "a\rb", '"a"', "<a>", "a\\b"])
+@each_row("statement", ["100 %", "a\tb", "\u00e4", "a\rb", '"a"', "<a>", "a\\b"])
 def test_a_statement_has_certain_characters(statement: str) -> None:
     assert not is_read(text(statement=statement))
 
 
-@pytest.mark.parametrize("address", ["", "0x", ADDRESS[:-1], ADDRESS + "0", ADDRESS[2:], "0X" + ADDRESS[2:]])
+@each_row("address", ["", "0x", ADDRESS[:-1], ADDRESS + "0", ADDRESS[2:], "0X" + ADDRESS[2:]])
 def test_an_address_has_40_digits(address: str) -> None:
     assert not is_read(text(address=address))
 
@@ -145,7 +145,7 @@ def test_any_other_text_is_refused_and_nothing_breaks(given: str) -> None:
     assert not is_read(given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "domain"),
     [
         ("https://Example.org", "example.org"), ("https://example.org:443/a", "example.org"),
@@ -158,7 +158,7 @@ def test_the_domain_of_a_url_is_as_browsers_write_it(url: str, domain: str) -> N
     assert domain_of(url) == domain
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "scheme"),
     [("https://example.org", None), ("http://localhost:8787", "http"), ("https://[::1]:8443/a", None)],
 )

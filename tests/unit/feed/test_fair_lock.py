@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-import pytest
-
+from each_row import each_row
 from muniment.service.resources.feed.waiting import FairLock
 
 
@@ -51,7 +50,7 @@ async def test_tasks_of_a_client_get_the_lock_in_their_order() -> None:
     assert crowd.got == ["a1", "a2", "a3"]
 
 
-@pytest.mark.parametrize("turns", range(4))
+@each_row("turns", range(4))
 async def test_cancelled_tasks_do_not_block_the_others(turns: int) -> None:
     """Also at the moment at which they get the lock."""
     crowd = Crowd()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from each_row import each_row
 from muniment.protocol.errors import InvalidManifest
 from muniment.protocol.functions.rules import read_manifest
 from muniment.protocol.wire import SemVer
@@ -59,12 +60,12 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize("word", TYPES)
+@each_row("word", TYPES)
 def test_takes_each_type_word(word: str) -> None:
     assert read_manifest(written(inputs={"x": word})).inputs["x"] == word
 
 
-@pytest.mark.parametrize(
+@each_row(
     "word",
     [
         *("", "uint7", "uint512", "int08", "uint 8", "uint256\n", " bool", "Bool", "token", "bytes0", "bytes33"),
@@ -80,9 +81,7 @@ def test_refuses_other_types_with_a_pointer(word: Any) -> None:
     assert pointer == "/inputs/x/type"
 
 
-@pytest.mark.parametrize(
-    "name", ["", "1", "a-b", "a b", "x,uint256 y", "__proto__", "é", "a\n", "a/~b", "\0", "a" * 100 + "!"]
-)
+@each_row("name", ["", "1", "a-b", "a b", "x,uint256 y", "__proto__", "é", "a\n", "a/~b", "\0", "a" * 100 + "!"])
 def test_refuses_other_input_names_with_a_pointer(name: str) -> None:
     [(pointer, detail)] = refused(written(inputs={"ok": "bool", name: "bool"}))
     assert pointer == ("/inputs" if len(name) > 100 else "/inputs/" + name.replace("~", "~0").replace("/", "~1"))
@@ -96,7 +95,7 @@ def test_takes_64_inputs_and_refuses_65() -> None:
     assert len(read_manifest(written(inputs=inputs)).inputs) == 64
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("member", "value"),
     [
         ("name", ""), ("name", "x" * 101), ("name", 1), ("name", None), ("name", "a\0b"),
@@ -141,7 +140,7 @@ def test_names_every_member_that_is_wrong() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "why"),
     [
         (b"", "not JSON"),

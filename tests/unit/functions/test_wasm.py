@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from counted_calls import calls_within
 from cpu_time import cpu_within
+from each_row import each_row
 from muniment.protocol.errors import InvalidWasm
 from muniment.protocol.functions import wasm
 from muniment.protocol.functions.wasm import check_wasm
@@ -58,7 +59,7 @@ def refused(data: bytes) -> str:
     return caught.value.detail
 
 
-@pytest.mark.parametrize("name", ["own-big", "own-hello", "own-threshold"])
+@each_row("name", ["own-big", "own-hello", "own-threshold"])
 def test_takes_the_sample_bundles(name: str) -> None:
     check_wasm(SAMPLES[name])
     check_wasm(memoryview(SAMPLES[name]))
@@ -106,12 +107,12 @@ NOT_TAKEN = {
 }
 
 
-@pytest.mark.parametrize("proposal", TAKEN)
+@each_row("proposal", TAKEN)
 def test_takes_the_proposals_of_webassembly_2(proposal: str) -> None:
     check_wasm(TAKEN[proposal])
 
 
-@pytest.mark.parametrize("proposal", NOT_TAKEN)
+@each_row("proposal", NOT_TAKEN)
 def test_refuses_other_proposals(proposal: str) -> None:
     why = r"not taken|not enabled|references required|2 memories|multiple memories|not that of a function"
     assert re.search(why, refused(NOT_TAKEN[proposal]))
@@ -165,13 +166,13 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WRONG)
+@each_row("case", WRONG)
 def test_refuses_with_the_reason(case: str) -> None:
     data, why = WRONG[case]
     assert why in refused(data)
 
 
-@pytest.mark.parametrize("name", ["own-hello", "own-threshold"])
+@each_row("name", ["own-hello", "own-threshold"])
 def test_refuses_a_sample_cut_anywhere_but_between_sections(name: str) -> None:
     data = SAMPLES[name]
     taken = []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from eth_abi.abi import encode as reference
 
+from each_row import each_row
 from muniment.guest import limits
 from muniment.guest.abi import Abi
 from muniment.guest.outcomes import Stop
@@ -40,7 +41,7 @@ def _pair(number: int, *texts: str) -> list[dict[str, str]]:
     return [*_uints(number), _param("()[]", parts)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("params", "types", "values"),
     [
         ([], [], []),
@@ -70,7 +71,7 @@ def test_values_are_encoded_as_the_contract_abi_says(params: Any, types: list[st
     assert encoded(*params) == reference(types, values).hex()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "param",
     [
         ("uint256", ""), ("uint256", "x"), ("uint256", "1.5"), ("uint256", "0x1"), ("uint256", "-1"), ("uint8", "256"),
@@ -91,7 +92,7 @@ def test_a_value_that_is_none_of_its_type_is_refused(param: tuple[str, Any]) -> 
     assert caught.value.reason == "bad-argument"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "null", "[1]", '[{"abiType":"uint8"}]', '[{"abiType":1,"value":"1"}]'])
+@each_row("text", ["", "{}", "null", "[1]", '[{"abiType":"uint8"}]', '[{"abiType":1,"value":"1"}]'])
 def test_what_is_no_list_of_values_is_refused(text: str) -> None:
     with pytest.raises(Stop) as caught:
         Abi().encode(text)
@@ -101,7 +102,7 @@ def test_what_is_no_list_of_values_is_refused(text: str) -> None:
 EVENT = "(uint256,bytes32,uint256,address,bytes32[],bytes)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "value", "text"),
     [
         ("uint256", 2**256 - 1, str(2**256 - 1)), ("int256", -5, "-5"), ("bool", True, "0x01"), ("bool", False, "0x00"),
@@ -121,7 +122,7 @@ def test_a_string_that_is_not_utf_8_is_decoded_all_the_same() -> None:
     assert decoded("string", reference(["bytes"], [b"a\xff"])) == "a\ufffd"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "values"),
     [
         ("(uint256,string)", (1, "a")), ("(uint256,string)", (32, "x" * 32)), ("(uint256,string)", (64, "x" * 32)),
@@ -138,7 +139,7 @@ def test_a_tuple_is_read_with_its_offset_and_without(kind: str, values: tuple[An
     assert decoded(kind, reference(parts, values)) == with_offset
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "data"),
     [
         ("uint256", ""), ("uint256", "0x"), ("uint256", "00" * 31), ("uint256", "0x0"), ("uint256", "x"),
@@ -155,7 +156,7 @@ def test_data_that_are_short_or_lead_nowhere_are_refused(kind: str, data: str) -
     assert caught.value.reason == "bad-argument"
 
 
-@pytest.mark.parametrize("padding", ["", "00" * 30, "ff" * 30])
+@each_row("padding", ["", "00" * 30, "ff" * 30])
 def test_bytes_need_no_padding(padding: str) -> None:
     assert decoded("bytes", f"{32:064x}{2:064x}abcd{padding}") == "0xabcd"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from each_row import each_row
 from guest_modules import FUEL_HERE, NEW, Texts, module, run_here
 from muniment.guest import limits
 from muniment.guest.engine import compile_wasm, new_engine
@@ -44,7 +43,7 @@ def test_a_loop_without_end_is_interrupted_when_the_computing_time_is_over() -> 
     assert done.reason == "time"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "words"),
     [
         ("unreachable", "unreachable"),
@@ -80,7 +79,7 @@ def test_a_larger_table_than_runs_have_is_refused() -> None:
     assert done.reason == "limit-memory"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pointer",
     ["(i32.const 0)", "(i32.const 7)", "(i32.const -1)", "(i32.const 4194305)", "(i32.const -2147483648)"],
 )
@@ -89,7 +88,7 @@ def test_a_pointer_outside_of_the_memory_is_no_text(pointer: str) -> None:
     assert (done.reason, done.logs) == ("bad-text", [])
 
 
-@pytest.mark.parametrize(("kind", "length"), [(1, None), (0, None), (2, 3), (2, 2**32 - 2), (2, 4 * 1024 * 1024)])
+@each_row(("kind", "length"), [(1, None), (0, None), (2, 3), (2, 2**32 - 2), (2, 4 * 1024 * 1024)])
 def test_an_object_that_is_no_string_or_ends_outside_of_the_memory_is_no_text(kind: int, length: int | None) -> None:
     texts = Texts()
     pointer = texts.object(b"a\0b\0", kind=kind, length=length)
@@ -101,7 +100,7 @@ def _new(result: str) -> str:
     return f'(func (export "__new") (param i32 i32) (result i32) {result})'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "result",
     ["(i32.const 0)", "(i32.const 4)", "(i32.const -1)", "(i32.const 4194304)", "(i32.const 4194300)",
      "(i32.const 2048)", "(i32.const -2147483648)"],
@@ -150,7 +149,7 @@ TRANSFER = "(call $environment._transfer (local.get $at))"
 KECCAK = "(drop (call $evm._keccak (local.get $at)))"
 
 
-@pytest.mark.parametrize("call", [TRANSFER, KECCAK])
+@each_row("call", [TRANSFER, KECCAK])
 def test_a_text_of_ten_mebibytes_is_refused_unread(call: str) -> None:
     done = run_here(_filled(5 * 1024 * 1024, call=call))
     assert done.reason == "limit-text"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
+from each_row import each_row
 from guest_modules import CONTEXT, Texts, logged, module, run_here
 from muniment.guest.module import QUERIES
 from muniment.guest.types import Answer, Question
@@ -43,7 +42,7 @@ def test_the_context_is_given_as_it_is() -> None:
     assert done.logs == [f"[Info] {CONTEXT}"]
 
 
-@pytest.mark.parametrize("text", ["", "0x1234", "ñ 🐍"])
+@each_row("text", ["", "0x1234", "ñ 🐍"])
 def test_keccak_is_of_the_text_in_utf_8_even_if_it_looks_like_hex(text: str) -> None:
     assert _said("evm._keccak", text) == f"0x{keccak256(text.encode()).hex()}"
 
@@ -82,7 +81,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@each_row("query", QUERIES)
 def test_a_question_reaches_who_answers_with_texts_for_numbers(query: str) -> None:
     given, params = QUESTIONS[query]
     asked: list[Question] = []
@@ -96,7 +95,7 @@ def test_a_question_reaches_who_answers_with_texts_for_numbers(query: str) -> No
     assert said == '{"success":"true","data":["1",{"a":2}],"error":""}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "data"),
     [
         ("evmCall", '""'), ("tokenPrice", "[]"), ("relevantTokens", "[]"), ("api", '""'),
@@ -111,7 +110,7 @@ def test_a_question_without_an_answer_has_data_that_its_parser_reads(query: str,
     assert said == f'{{"success":"false","data":{data},"error":"nobody knows"}}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "", "x", "[]", "{", '{"to":"0x","chainId":1}', '{"to":"0x","chainId":1,"data":"0x","block":1}',
@@ -134,7 +133,7 @@ def test_what_is_of_other_chains_is_refused() -> None:
     assert (done.reason, done.intents) == ("refused-call", [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind"),
     [("_transfer", "transfer"), ("_swap", "swap"), ("_evmCall", "evmCall"), ("_sendIntent", "intent")],
 )
@@ -146,7 +145,7 @@ def test_intents_are_kept_in_their_order_as_they_were_sent(name: str, kind: str)
     assert (done.reason, done.intents) == (None, [(kind, body.encode()) for body in bodies])
 
 
-@pytest.mark.parametrize("text", ["", "[]", '"x"', "{}{}", '{"a":1,"a":2}'])
+@each_row("text", ["", "[]", '"x"', "{}{}", '{"a":1,"a":2}'])
 def test_an_intent_that_is_no_object_ends_the_run(text: str) -> None:
     texts = Texts()
     call = f"(call $environment._transfer {texts.at(text)})"
@@ -162,7 +161,7 @@ def test_an_abort_says_its_message_and_its_place() -> None:
     assert (done.reason, done.text) == ("abort", "no price (at src/function.ts:12:5)")
 
 
-@pytest.mark.parametrize("pointer", ["(i32.const 0)", "(i32.const -1)", "(i32.const 7)"])
+@each_row("pointer", ["(i32.const 0)", "(i32.const -1)", "(i32.const 7)"])
 def test_an_abort_without_a_message_is_one_too(pointer: str) -> None:
     body = f"(call $env.abort {pointer} (i32.const 0) (i32.const 0) (i32.const 0))"
     done = run_here(module(body, imports=["env.abort"]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from each_row import each_row
 from guest_modules import NEW, module, run_here
 from muniment.guest.inputs import constant_of, text_of
 from muniment.guest.types import GuestInput, inputs_of
@@ -22,7 +21,7 @@ def _text(word: str, value: Any) -> tuple[str | None, list[str]]:
     return done.reason, [line.removeprefix("[Info] ") for line in done.logs]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "value", "text"),
     [
         ("uint256", 5, "5"), ("uint256", str(2**256 - 1), str(2**256 - 1)), ("int128", "-7", "-7"),
@@ -39,7 +38,7 @@ def test_an_input_of_text_is_what_the_function_parses(word: str, value: Any, tex
     assert _text(word, value) == (None, [text])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "value"),
     [
         ("uint256", "x"), ("uint256", 1.5), ("uint256", None), ("uint256", True), ("bool", "true"), ("bool", 1),
@@ -58,7 +57,7 @@ def _equal(word: str, value: Any, kind: str, expected: int) -> str | None:
     return run_here(wasm, inputs={"x": (word, value)}).reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "value", "kind", "expected"),
     [
         ("uint8", 255, "i32", 255), ("uint32", 2**32 - 1, "i32", 2**32 - 1), ("int32", -5, "i32", -5),
@@ -76,7 +75,7 @@ def test_constants_are_signed_as_the_engine_has_them() -> None:
     assert constant_of("x", GuestInput("uint64", LARGE), "const i64") == -1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "value", "kind"),
     [
         ("uint64", 5, "i32"), ("uint256", 5, "i64"), ("uint", 5, "i32"), ("string", "5", "i32"),

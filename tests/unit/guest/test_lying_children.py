@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from each_row import each_row
 from muniment.guest import limits
 from muniment.guest.children import Child, Children, End
 from muniment.guest.confinement import Confinement
@@ -107,7 +108,7 @@ LIES: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("said", LIES.values(), ids=LIES.keys())
+@each_row("said", LIES.values(), ids=LIES.keys())
 async def test_what_no_child_sends_is_a_crash(said: bytes) -> None:
     run = await run_of(said)
     assert (run.result, run.reason, run.intents) == ("stopped", "crash", ())
@@ -121,7 +122,7 @@ async def test_a_frame_that_is_too_long_is_not_waited_for() -> None:
         assert run.text == f"the process sent a frame of {length} bytes; {limits.RESULT_BYTES_MAX} are taken"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"a":1,"a":1}'])
+@each_row("body", [b"", b"[]", b"{", b"\xff", b'{"a":1,"a":1}'])
 async def test_an_intent_that_is_no_object_is_refused_by_the_parent_too(body: bytes) -> None:
     run = await run_of(READY + frame(done(intents=[("transfer", body)])))
     assert (run.result, run.reason, run.intents) == ("stopped", "bad-argument", ())

@@ -7,6 +7,7 @@ import re
 import pytest
 from wasmtime import wat2wasm
 
+from each_row import each_row
 from guest_modules import NEW, PIN, Texts, module
 from muniment.guest import limits
 from muniment.guest.engine import compile_wasm, new_engine
@@ -23,7 +24,7 @@ def refused(wasm: bytes | str) -> tuple[str, str]:
     return caught.value.reason, caught.value.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "imports", "generation"),
     [
         ("", [], "B"), ("", ["environment._transfer", "environment._swap"], "B"),
@@ -36,7 +37,7 @@ def test_the_generation_is_in_the_metadata_and_the_imports(target: str, imports:
     assert compile_wasm(ENGINE, module("", imports=imports, target=target))[0] == generation
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "imports"),
     [
         ("0.1.0", ["environment._transfer"]), ("0.0.1", ["environment._sendIntent"]), ("0.2.0", []), ("1.0.0", []),
@@ -47,26 +48,26 @@ def test_a_generation_that_contradicts_itself_or_is_not_known_is_refused(target:
     assert refused(module("", imports=imports, target=target))[0] == "bad-module"
 
 
-@pytest.mark.parametrize("section", ["", "{", "[" * 100, '{"runnerTarget":1}', '{"runnerTarget":null}'])
+@each_row("section", ["", "{", "[" * 100, '{"runnerTarget":1}', '{"runnerTarget":null}'])
 def test_metadata_that_cannot_be_read_are_refused(section: str) -> None:
     words = section.replace('"', '\\"')
     assert refused(f'(module (@custom "mimic-metadata" "{words}") {MAIN})')[0] == "bad-module"
 
 
-@pytest.mark.parametrize("section", ["{}", "[]", '"0.1.0"', '{"libVersion":"1.0.0"}'])
+@each_row("section", ["{}", "[]", '"0.1.0"', '{"libVersion":"1.0.0"}'])
 def test_metadata_that_name_no_generation_are_those_of_the_first(section: str) -> None:
     words = section.replace('"', '\\"')
     wasm = bytes(wat2wasm(f'(module (@custom "mimic-metadata" "{words}") {MAIN})'))
     assert compile_wasm(ENGINE, wasm)[0] == "B"
 
 
-@pytest.mark.parametrize("name", ["_call", "_getPrice", "_contractCall", "_getRelevantTokens"])
+@each_row("name", ["_call", "_getPrice", "_contractCall", "_getRelevantTokens"])
 def test_imports_of_older_generations_are_refused_by_name(name: str) -> None:
     reason, text = refused(f'(module (import "environment" "{name}" (func (param i32))) {MAIN})')
     assert (reason, text) == ("refused-import", f"environment.{name} is of an older generation")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "shown"),
     [
         ('"env" "seed" (func (result f64))', "env.seed"),
@@ -96,7 +97,7 @@ def test_every_import_that_is_listed_can_be_linked() -> None:
             assert compile_wasm(ENGINE, module("", imports=[f"{name}.{field}"]))[0] == "B"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ('(module (memory (export "memory") 1))', "no function main"),
@@ -118,7 +119,7 @@ def test_the_default_export_is_main_too() -> None:
     assert compile_wasm(ENGINE, bytes(wat2wasm(MAIN.replace('"main"', '"default"').join(("(module ", ")")))))[0] == "B"
 
 
-@pytest.mark.parametrize("wasm", [b"", b"x", b"\0asm\1\0\0\0\1", b"\0asm\x0d\0\1\0"])
+@each_row("wasm", [b"", b"x", b"\0asm\1\0\0\0\1", b"\0asm\x0d\0\1\0"])
 def test_what_is_no_module_is_refused(wasm: bytes) -> None:
     assert refused(wasm)[0] == "bad-module"
 
@@ -164,7 +165,7 @@ def test_the_same_module_has_the_same_code() -> None:
     assert compile_wasm(ENGINE, wasm) == compile_wasm(new_engine(), wasm)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "declared",
     [
         f'{MAIN} (func (export "x") (param i32 v128))', f'{MAIN} (func (export "x") (result v128) unreachable)',

@@ -6,8 +6,7 @@ import os
 from contextlib import suppress
 from ipaddress import ip_network
 
-import pytest
-
+from each_row import each_row
 from limitless import unlimited
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.envelope import Envelope
@@ -24,7 +23,7 @@ def asked(peer: str, *forwarded: str, method: str = "GET") -> Request:
     return Request(method, "/", b"", fields, NO_BODY, peer=peer, named=dict(fields), head_bytes_max=0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("peer", "forwarded", "address"),
     [
         ("10.0.0.1", ["203.0.113.7"], "203.0.113.7"),

@@ -7,8 +7,7 @@ import hashlib
 import re
 from urllib.parse import urljoin
 
-import pytest
-
+from each_row import each_row
 from muniment.service.http.html.frame import Assets, Page, framed, plain, root_from
 from muniment.service.http.html.markup import html
 
@@ -16,8 +15,8 @@ ASSETS = Assets("console/assets/abc", "release", ("frame.css",), {"a.js": ("b.js
 PAGE = Page("A <title>", html("<h1>Body</h1>"), "triggers", "../triggers", ("a.js",))
 
 
-@pytest.mark.parametrize("base", ["http://host", "http://host/registry"])
-@pytest.mark.parametrize(
+@each_row("base", ["http://host", "http://host/registry"])
+@each_row(
     "path",
     ["/console", "/console/triggers", "/console/triggers/0x12", "/docs", "/errors/x", "/console/"],
 )
@@ -25,7 +24,7 @@ def test_the_root_is_found_from_every_page(base: str, path: str) -> None:
     assert urljoin(f"{base}{path}", root_from(path)) == f"{base}/"
 
 
-@pytest.mark.parametrize("path", ["/console", "/console/triggers/0x12"])
+@each_row("path", ["/console", "/console/triggers/0x12"])
 def test_no_link_is_absolute(path: str) -> None:
     for made in (framed(PAGE, root_from(path), ASSETS), plain(PAGE, root_from(path), has_console=True)):
         links = re.findall(r'(?:href|src|action)="([^"]*)"', made.body.decode())
@@ -62,7 +61,7 @@ def test_only_the_style_of_a_plain_page_is_allowed() -> None:
     assert "unsafe" not in policy
 
 
-@pytest.mark.parametrize("has_console", [True, False])
+@each_row("has_console", [True, False])
 def test_a_plain_page_leads_to_the_console_where_there_is_one(*, has_console: bool) -> None:
     body = plain(PAGE, "../", has_console=has_console).body.decode()
     assert ("../console" in body) == has_console

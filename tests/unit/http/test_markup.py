@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.service.http.html import markup
 from muniment.service.http.html.markup import NOTHING, Html, html, strange, style_element
 
@@ -35,7 +36,7 @@ class Reader(HTMLParser):
         self.text += data
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_row("text", HOSTILE)
 def test_a_text_stays_a_text(text: str) -> None:
     read = Reader(html('<a title="{}">{}</a>', text, text))
     assert (read.elements, read.attributes, read.text) == (["a"], [("title", text)], text)
@@ -61,13 +62,13 @@ def test_a_list_of_texts_is_escaped_too() -> None:
     assert html("<p>{}</p>", texts) == "<p>&lt;b&gt;</p>"
 
 
-@pytest.mark.parametrize("values", [(), ("a", "b")])
+@each_row("values", [(), ("a", "b")])
 def test_values_fit_the_places(values: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=f"has 1 places, not {len(values)}"):
         html("<p>{}</p>", *values)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("Every six hours", "Every six hours"), ("é ü 中 🙂", "é ü 中 🙂"), ("a\nb", "a\nb"),
@@ -79,7 +80,7 @@ def test_unseen_characters_of_a_stranger_are_named(text: str, shown: str) -> Non
     assert Reader(strange(text)).text == shown
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "\u202e<b>"])
+@each_row("text", [*HOSTILE, "\u202e<b>"])
 def test_the_text_of_a_stranger_is_no_markup(text: str) -> None:
     assert set(Reader(strange(text)).elements) <= {"bdi", "span"}
     assert isinstance(strange(text), Html)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from forms import BOUNDARY, END, FORM, headed, part
 from muniment.protocol.errors import BodyTooLarge, InvalidUpload, Refusal, UnsupportedMediaType
 from muniment.service.http.request import ClientGone, Limits, Request
@@ -94,8 +95,8 @@ TAKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", TAKEN)
-@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+@each_row("form", TAKEN)
+@each_row("size", [1, 7, 64, 10_000])
 async def test_takes_a_form_in_chunks_of_any_size(form: str, size: int) -> None:
     body = TAKEN[form]
     assert await received(Sent([body[at : at + size] for at in range(0, len(body), size)])) == FILES
@@ -165,15 +166,15 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", REFUSED)
-@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+@each_row("form", REFUSED)
+@each_row("size", [1, 7, 64, 10_000])
 async def test_refuses_another_form_in_chunks_of_any_size(form: str, size: int) -> None:
     body = REFUSED[form]
     with pytest.raises(InvalidUpload):
         await received(Sent([body[at : at + size] for at in range(0, len(body), size)]))
 
 
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@each_row("size", [1, 7, 10_000])
 async def test_takes_the_longest_header_and_refuses_one_byte_more(size: int) -> None:
     room = HEADER_BYTES_MAX - len(b"X-A: ")
     for length in (room, room + 1):
@@ -182,7 +183,7 @@ async def test_takes_the_longest_header_and_refuses_one_byte_more(size: int) -> 
         assert await outcome(sent) == (FILES if length == room else InvalidUpload)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content_type", "refusal"),
     [
         (None, UnsupportedMediaType), ("", UnsupportedMediaType), ("application/json", UnsupportedMediaType),
@@ -200,7 +201,7 @@ async def test_needs_a_multipart_type_with_one_boundary(content_type: str | None
     assert sent.asked == 0
 
 
-@pytest.mark.parametrize("boundary", ["x", "x" * 70, "a'b+c_d.e-f", '"a b:c=d?e/f,g(h)"'])
+@each_row("boundary", ["x", "x" * 70, "a'b+c_d.e-f", '"a b:c=d?e/f,g(h)"'])
 async def test_takes_every_boundary_of_rfc_2046(boundary: str) -> None:
     body = GOOD.replace(BOUNDARY.encode(), boundary.strip('"').encode())
     module = WASM.replace(BOUNDARY.encode(), boundary.strip('"').encode())
@@ -233,9 +234,7 @@ async def test_a_file_that_is_too_large_is_refused_without_reading_the_rest() ->
     assert sent.asked <= SIZE_MAX // 100 + 2
 
 
-@pytest.mark.parametrize(
-    "endless", [GIVEN * 20, b"X-A: b\r\n" * 20, b"x" * 200], ids=["parts", "headers", "one header"]
-)
+@each_row("endless", [GIVEN * 20, b"X-A: b\r\n" * 20, b"x" * 200], ids=["parts", "headers", "one header"])
 async def test_endless_framing_is_refused_without_reading_the_rest(endless: bytes) -> None:
     sent = Sent([f"--{BOUNDARY}\r\n".encode(), *[endless] * 10_000])
     with pytest.raises(InvalidUpload):

@@ -9,6 +9,7 @@ from typing import Any, LiteralString
 
 import pytest
 
+from each_row import each_row
 from intent_lines import joined, line, log, proposal
 from muniment.chains.catalogue import CATALOGUE
 from muniment.protocol.errors import DatabaseUnavailable, Refusal
@@ -94,13 +95,13 @@ def test_lines_are_numbered_on_from_where_an_import_stood() -> None:
     assert read(b"c\n", Progress(2, 5, 1)) == [Line(3, 7, b"c")]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@each_row("end", [b"\n", b"\r\n"])
 def test_a_line_of_the_greatest_length_is_whole(end: bytes) -> None:
     assert [each.text for each in read(b"12345" + end + b"ab\n", line_bytes_max=5)] == [b"12345", b"ab"]
 
 
-@pytest.mark.parametrize("excess", [1, 2, 3, 100])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@each_row("excess", [1, 2, 3, 100])
+@each_row("end", [b"\n", b"\r\n"])
 def test_a_longer_line_is_skipped_to_its_end(excess: int, end: bytes) -> None:
     long = b"1" * (5 + excess) + end
     lines = read(long + b"ab\n", line_bytes_max=5)
@@ -120,7 +121,7 @@ def test_the_longest_intent_that_an_export_writes_fits_a_line() -> None:
     assert rest + LOGS_MAX * (len(text) + 1) < LINE_BYTES_MAX
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "code"),
     [
         (b"{", "invalid-json"),
@@ -142,7 +143,7 @@ def test_a_bad_line_is_refused_with_the_code_of_its_fault(text: bytes | None, co
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("text", [b"", b" \t", b"\r"])
+@each_row("text", [b"", b" \t", b"\r"])
 def test_a_blank_line_is_no_intent(text: bytes) -> None:
     assert check_line(text, protocol="Mimic", chains=CATALOGUE, now_ms=NOW_MS) is None
 

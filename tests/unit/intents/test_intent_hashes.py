@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import Wallet
+from each_row import each_row
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -44,7 +45,7 @@ def test_half_of_the_vectors_have_the_first_form() -> None:
     assert len(CASES) == 20
 
 
-@pytest.mark.parametrize("case", OURS, ids=lambda case: case["id"])
+@each_row("case", OURS, ids=lambda case: case["id"])
 def test_intents_and_proposals_have_the_hashes_of_the_vectors(case: dict[str, Any]) -> None:
     ours = intent_hash(fields_of(case["intent"]))
 
@@ -58,14 +59,14 @@ CHANGES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_every_hashed_field_changes_the_hash(name: str) -> None:
     intent = EXECUTIONS[0]["intent"]
 
     assert intent_hash(fields_of({**intent, name: CHANGES[name]})) != intent_hash(fields_of(intent))
 
 
-@pytest.mark.parametrize("name", ["solver", "deadline", "data", "fees"])
+@each_row("name", ["solver", "deadline", "data", "fees"])
 def test_every_hashed_field_of_a_proposal_changes_its_hash(name: str) -> None:
     given: dict[str, Any] = {"solver": "0x" + "08" * 20, "deadline": "9", "data": "0x0a", "fees": ["11", "12"]}
     changed: dict[str, Any] = {"solver": "0x" + "01" * 20, "deadline": "8", "data": "0x", "fees": ["12", "11"]}
@@ -77,7 +78,7 @@ def test_every_hashed_field_of_a_proposal_changes_its_hash(name: str) -> None:
     assert proposal_hash(bytes(32), proposal) != proposal_hash(b"\1" * 32, proposal)
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS, ids=lambda execution: execution["form"])
+@each_row("execution", EXECUTIONS, ids=lambda execution: execution["form"])
 def test_the_signature_of_an_executed_proposal_is_over_our_digest(execution: dict[str, Any]) -> None:
     digest = settlement_digest(
         Bytes32(execution["proposalHash"]).raw, "Mimic", execution["chainId"], Address(execution["settler"])
@@ -112,7 +113,7 @@ BY_STRANGER, BY_COLLEAGUE = sign(HERE, STRANGER.key), sign(HERE, COLLEAGUE.key)
 ALLOWED = [Address(COLLEAGUE.address)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("signatures", "digests", "expected"),
     [
         pytest.param([], [HERE], None, id="no signature"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from each_row import each_row
 from muniment.protocol.errors import InvalidIntent, StatusConflict
 from muniment.protocol.intents.lifecycle import (
     INTENT_MOVES,
@@ -58,7 +59,7 @@ def moves(diagram: Diagram, table: dict[str, str], name: str, *, several: bool) 
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("diagram", "status", "wanted", "several", "allowed"),
     [
         *moves(INTENT_MOVES, INTENT, "intent", several=False),
@@ -78,12 +79,12 @@ def test_a_status_moves_along_the_diagram(
         assert [fault.pointer for fault in caught.value.faults] == ["/status"]
 
 
-@pytest.mark.parametrize("diagram", [INTENT_MOVES, PROPOSAL_MOVES])
+@each_row("diagram", [INTENT_MOVES, PROPOSAL_MOVES])
 def test_a_status_never_comes_back(diagram: Diagram) -> None:
     assert all(status not in reachable(diagram, status) for status in diagram)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "wanted", "several", "named"),
     [
         ("created", "failed", False, "enqueued or discarded"),
@@ -99,7 +100,7 @@ def test_a_conflict_names_the_moves_that_are_allowed(status: str, wanted: str, n
     assert named in caught.value.detail
 
 
-@pytest.mark.parametrize("wanted", ["", "Created", "received", "done", "created "])
+@each_row("wanted", ["", "Created", "received", "done", "created "])
 def test_an_unknown_status_is_refused(wanted: str) -> None:
     with pytest.raises(InvalidIntent) as caught:
         check_move(INTENT_MOVES, "created", wanted, several=True)
@@ -111,7 +112,7 @@ AT_DEADLINE_MS = DEADLINE * 1_000
 AFTER_GRACE_MS = AT_DEADLINE_MS + GRACE_S * 1_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("standing", "now_ms", "read"),
     [
         *[(status, AT_DEADLINE_MS - 1, status) for status in INTENT],
@@ -127,7 +128,7 @@ def test_time_expires_a_status_that_is_not_final(standing: str, now_ms: int, rea
     assert status_as_read(standing, DEADLINE, Moment(now_ms, GRACE_S)) == read
 
 
-@pytest.mark.parametrize("status", ["created", "enqueued", "submitted"])
+@each_row("status", ["created", "enqueued", "submitted"])
 def test_a_deadline_beyond_all_time_never_passes(status: str) -> None:
     assert status_as_read(status, 2**256 - 1, Moment(8_640_000_000_000_000, GRACE_S)) == status
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from builders import Wallet
+from each_row import each_row
 from muniment.chains.catalogue import CATALOGUE
 from muniment.protocol.errors import HashMismatch, InvalidIntent
 from muniment.protocol.evm.address import Address
@@ -55,13 +56,13 @@ def pointers(refusal: pytest.ExceptionInfo[Any]) -> list[str | None]:
     return [fault.pointer for fault in refusal.value.faults]
 
 
-@pytest.mark.parametrize("path_hash", [None, HASH])
-@pytest.mark.parametrize("body_hash", [{}, {"hash": HASH}, {"hash": None}, {"hash": HASH.upper().replace("X", "x")}])
+@each_row("path_hash", [None, HASH])
+@each_row("body_hash", [{}, {"hash": HASH}, {"hash": None}, {"hash": HASH.upper().replace("X", "x")}])
 def test_an_intent_has_the_hash_of_its_fields(path_hash: Bytes32 | None, body_hash: dict[str, Any]) -> None:
     assert checked({**INTENT, **body_hash}, path_hash).hash == HASH.raw
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path_hash", "body", "pointer", "parameter"),
     [
         pytest.param(OTHER, {}, None, "hash", id="of the path"),
@@ -111,7 +112,7 @@ def test_a_larger_proposal_is_refused_where_it_stands() -> None:
     assert pointers(caught) == ["/proposals/1"]
 
 
-@pytest.mark.parametrize(("now_ms", "fine"), [(1_795_290_479_999, False), (1_795_290_480_000, True)])
+@each_row(("now_ms", "fine"), [(1_795_290_479_999, False), (1_795_290_480_000, True)])
 def test_an_intent_is_expired_only_when_its_deadline_has_passed(now_ms: int, *, fine: bool) -> None:
     expired = {**INTENT, "status": "expired"}
     if fine:
@@ -122,7 +123,7 @@ def test_an_intent_is_expired_only_when_its_deadline_has_passed(now_ms: int, *, 
         assert pointers(caught) == ["/status"]
 
 
-@pytest.mark.parametrize("status", ["created", "enqueued", "discarded", "submitted", "succeeded", "failed"])
+@each_row("status", ["created", "enqueued", "discarded", "submitted", "succeeded", "failed"])
 def test_an_intent_of_any_other_status_is_taken_before_and_after_its_deadline(status: str) -> None:
     for now_ms in (0, NOW_MS * 2):
         assert checked({**INTENT, "status": status}, now_ms=now_ms).new.status == status
@@ -140,7 +141,7 @@ def test_proposals_have_their_hashes_and_come_once() -> None:
     assert proposals[0].new.description == ""
 
 
-@pytest.mark.parametrize(("chain_id", "verified"), [(10, True), (8453, True), (1, False)])
+@each_row(("chain_id", "verified"), [(10, True), (8453, True), (1, False)])
 def test_a_proposal_is_verified_on_the_chains_of_its_settler(chain_id: int, *, verified: bool) -> None:
     digest = settlement_digest(proposal_hash(HASH.raw, read(NewProposal, PROPOSAL)), "Mimic", chain_id, SETTLER)
     signed = read(NewProposal, {**PROPOSAL, "signatures": [sign(digest, Wallet(31).key)]})
@@ -213,7 +214,7 @@ def test_a_line_is_known_again_in_an_intent_without_its_time() -> None:
     assert timeless(dated) == timeless(line) == line.identity != dated.identity
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "2026-02-30T00:00:00.000Z", "2026-13-01T00:00:00.000Z", "2026-11-20T24:00:00.000Z", "2026-11-20T19:60:00.000Z",
@@ -231,7 +232,7 @@ def test_a_time_that_is_none_is_refused_where_it_stands(text: str) -> None:
     assert pointers(caught) == ["/logs/1/createdAt"]
 
 
-@pytest.mark.parametrize("text", ["٢٠٢٦-11-20T19:48:00.123Z", "2026-11-20T19:48:00.12٣Z"])
+@each_row("text", ["٢٠٢٦-11-20T19:48:00.123Z", "2026-11-20T19:48:00.12٣Z"])
 def test_digits_of_other_scripts_are_no_time(text: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"regex .* at `\$\.createdAt`"):
         read(NewLog, {**LOG, "createdAt": text})

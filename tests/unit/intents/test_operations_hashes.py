@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
+from each_row import each_row
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash
@@ -44,7 +44,7 @@ def test_half_of_the_vectors_have_the_second_form() -> None:
     assert [case["id"] for case in OPERATIONS] == [f"PI{number}" for number in range(11, 21)]
 
 
-@pytest.mark.parametrize("case", OPERATIONS, ids=lambda case: case["id"])
+@each_row("case", OPERATIONS, ids=lambda case: case["id"])
 def test_intents_and_proposals_have_the_hashes_of_the_vectors(case: dict[str, Any]) -> None:
     ours = intent_hash(fields_of(case["intent"]))
 
@@ -59,16 +59,14 @@ CHANGES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_every_hashed_field_changes_the_hash(name: str) -> None:
     intent = OPERATIONS[1]["intent"]
 
     assert intent_hash(fields_of({**intent, name: CHANGES[name]})) != intent_hash(fields_of(intent))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("opType", 4), ("user", "0x" + "01" * 20), ("data", "0x05"), ("events", [])]
-)
+@each_row(("name", "value"), [("opType", 4), ("user", "0x" + "01" * 20), ("data", "0x05"), ("events", [])])
 def test_every_field_of_an_operation_changes_the_hash(name: str, value: object) -> None:
     intent = OPERATIONS[1]["intent"]
     first, *others = intent["operations"]

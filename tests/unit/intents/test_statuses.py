@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from each_row import each_row
 from muniment.operate.watch import receipts
 from muniment.protocol.intents import lifecycle
 from muniment.protocol.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
@@ -46,17 +47,17 @@ def predicate(engine: str, index: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(("literal", "table"), [(IntentStatus, INTENT), (ProposalStatus, PROPOSAL)])
+@each_row(("literal", "table"), [(IntentStatus, INTENT), (ProposalStatus, PROPOSAL)])
 def test_the_type_has_the_statuses_of_the_table(literal: object, table: Mapping[str, Stage[str]]) -> None:
     assert statuses(literal) == set(table)
 
 
-@pytest.mark.parametrize("table", [INTENT, PROPOSAL])
+@each_row("table", [INTENT, PROPOSAL])
 def test_every_move_leads_to_a_status_of_the_table(table: Mapping[str, Stage[str]]) -> None:
     assert {after for stage in table.values() for after in stage.moves} <= set(table)
 
 
-@pytest.mark.parametrize("moves", [INTENT_MOVES, PROPOSAL_MOVES])
+@each_row("moves", [INTENT_MOVES, PROPOSAL_MOVES])
 def test_a_chain_decides_what_follows_on_submitted(moves: Mapping[str, tuple[str, ...]]) -> None:
     assert set(get_args(Outcome)) == set(moves["submitted"]) - {"expired"}
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from ipfs_vectors import CASES, PROFILES, VECTORS, input_bytes, stored
 
+from each_row import each_row
 from muniment.protocol.errors import Integrity
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, block_of
 from muniment.protocol.ipfs.car import ROOTS_MAX, car_header, car_section, read_car
@@ -26,7 +27,7 @@ def drain(car: bytes) -> tuple[tuple[CidParts, ...], int]:
     return roots, sum(1 for _ in sections)
 
 
-@pytest.mark.parametrize(("case", "profile"), CARS, ids=[f"{case['name']}-{profile}" for case, profile in CARS])
+@each_row(("case", "profile"), CARS, ids=[f"{case['name']}-{profile}" for case, profile in CARS])
 def test_a_bundle_becomes_the_reference_car_file(case: dict[str, Any], profile: str) -> None:
     done, held = stored({file["name"]: [input_bytes(file["generator"])] for file in case["inputs"]}, PROFILES[profile])
     facts = case["cars"][profile]
@@ -36,7 +37,7 @@ def test_a_bundle_becomes_the_reference_car_file(case: dict[str, Any], profile: 
     assert [cid.text for cid, _ in sent] == facts["blocks"]
 
 
-@pytest.mark.parametrize(("case", "profile"), CARS, ids=[f"{case['name']}-{profile}" for case, profile in CARS])
+@each_row(("case", "profile"), CARS, ids=[f"{case['name']}-{profile}" for case, profile in CARS])
 def test_a_reference_car_file_is_read(case: dict[str, Any], profile: str) -> None:
     facts = case["cars"][profile]
     with (VECTORS / "ipfs" / facts["file"]).open("rb") as file:
@@ -94,7 +95,7 @@ def test_a_cut_is_noticed_or_leaves_whole_blocks() -> None:
     assert whole == count
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tail",
     [
         b"\x00",
@@ -114,7 +115,7 @@ def test_a_malformed_section_is_refused(tail: bytes) -> None:
         list(sections)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     [
         "",

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from ipfs_vectors import CID_TEXTS
 
 from counted_calls import calls_within
+from each_row import each_row
 from muniment.protocol.errors import InvalidCid
 from muniment.protocol.ipfs.cid import DAG_PB, IDENTITY, RAW, BundleCid, Cid, CidParts, cid_v0, cid_v1, decode_cid
 
@@ -21,7 +22,7 @@ V0 = "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ"
 digests = st.binary(min_size=32, max_size=32)
 
 
-@pytest.mark.parametrize("case", WELL_FORMED, ids=lambda case: case["kind"])
+@each_row("case", WELL_FORMED, ids=lambda case: case["kind"])
 def test_a_well_formed_cid_is_taken_apart_and_put_together_again(case: dict[str, Any]) -> None:
     parts, decoded = decode_cid(case["cid"]), case.get("decoded") or {}
     assert parts.text == case["cid"]
@@ -31,7 +32,7 @@ def test_a_well_formed_cid_is_taken_apart_and_put_together_again(case: dict[str,
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case["kind"])
+@each_row("case", MALFORMED, ids=lambda case: case["kind"])
 def test_any_other_text_is_refused(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidCid):
         decode_cid(case["cid"])
@@ -47,9 +48,7 @@ def test_the_vectors_are_all_sorted_into_taken_and_refused() -> None:
     assert (len(WELL_FORMED), len(MALFORMED)) == (8, 33)
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in WELL_FORMED if case["kind"] in WELL_FORMED_ONLY], ids=lambda c: c["kind"]
-)
+@each_row("case", [case for case in WELL_FORMED if case["kind"] in WELL_FORMED_ONLY], ids=lambda c: c["kind"])
 def test_another_hash_or_codec_is_well_formed_and_not_on_the_allow_list(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidCid, match="a CID here has the"):
         Cid.parse(case["cid"])
@@ -73,13 +72,13 @@ def test_the_gateway_probe_is_an_identity_cid() -> None:
     assert decode_cid("bafkqaaa") == CidParts(1, RAW, IDENTITY, b"")
 
 
-@pytest.mark.parametrize("text", ["b" + "a" * 5000, "Qm" + "1" * 5000, "b" + "7" * 240, "b" * 241])
+@each_row("text", ["b" + "a" * 5000, "Qm" + "1" * 5000, "b" + "7" * 240, "b" * 241])
 def test_an_overlong_cid_is_refused_before_it_is_decoded(text: str) -> None:
     with calls_within(10_000), pytest.raises(InvalidCid, match="at most 240"):
         decode_cid(text)
 
 
-@pytest.mark.parametrize("length", [128, 129])
+@each_row("length", [128, 129])
 def test_a_digest_has_at_most_128_bytes(length: int) -> None:
     text = CidParts(1, 2**63 - 1, IDENTITY, bytes(length)).text
     if length == 128:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from ipfs_vectors import PROFILES, stored
 
+from each_row import each_row
 from muniment.protocol.errors import ContentNotFound, Integrity, InvalidParameter
 from muniment.protocol.ipfs.block import block_of
 from muniment.protocol.ipfs.cid import DAG_PB, RAW, SHA2_256, CidParts, decode_cid
@@ -77,7 +78,7 @@ def test_a_range_reads_the_leaves_it_needs_and_no_others() -> None:
     assert len(read) < 12
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size", "expected"),
     [
         ("0:*", 10, (0, 10)), ("0:0", 10, (0, 1)), ("2:5", 10, (2, 6)), ("-3:*", 10, (7, 10)), ("-30:*", 10, (0, 10)),
@@ -91,9 +92,7 @@ def test_entity_bytes_are_read_as_the_gateway_specification_says(
     assert EntityBytes.parse(text).within(size) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "1", ":", "*:1", "1:", "a:b", "5:2", "-1:-5", "0:1:2", " 0:1", "0:1\n", "٠:1", "1" * 20 + ":*"]
-)
+@each_row("text", ["", "1", ":", "*:1", "1:", "a:b", "5:2", "-1:-5", "0:1:2", " 0:1", "0:1\n", "٠:1", "1" * 20 + ":*"])
 def test_malformed_entity_bytes_are_refused(text: str) -> None:
     with pytest.raises(InvalidParameter):
         EntityBytes.parse(text)
@@ -105,7 +104,7 @@ def test_a_path_leads_over_one_cid_per_segment() -> None:
     assert [cid.text for cid in passed] == [done.root.cid, done.root.entries["manifest.json"].cid]
 
 
-@pytest.mark.parametrize("path", [["absent"], [""], ["manifest.json", "x"], ["\ud800"], ["Manifest.json"]])
+@each_row("path", [["absent"], [""], ["manifest.json", "x"], ["\ud800"], ["Manifest.json"]])
 def test_a_path_to_nothing_is_not_found(path: list[str]) -> None:
     done, blocks = stored({"manifest.json": [b"{}"]}, UNIXFS_V0_2015)
     with pytest.raises(ContentNotFound):
@@ -144,7 +143,7 @@ def test_scopes_hold_a_block_an_entity_or_everything() -> None:
     assert [count(["b"], scope) for scope in Scope] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("scope", [Scope.ENTITY, Scope.ALL])
+@each_row("scope", [Scope.ENTITY, Scope.ALL])
 def test_duplicates_are_sent_only_when_asked_for(scope: Scope) -> None:
     done, blocks = stored({"zeros": [bytes(16 * 7)]}, PROFILES["f"])
     root = done.root.entries["zeros"].parts
@@ -191,7 +190,7 @@ def test_a_tree_that_is_too_deep_is_refused() -> None:
         list(walk(getter(blocks), cid))
 
 
-@pytest.mark.parametrize("sizes", [[2], [1, 1], [], [0]])
+@each_row("sizes", [[2], [1, 1], [], [0]])
 def test_a_file_that_contradicts_its_tree_is_damaged(sizes: list[int]) -> None:
     leaf = block_of(b"x")
     cid, block = tree([Link(CidParts(1, RAW, SHA2_256, leaf.digest), 1)], sizes)
@@ -199,7 +198,7 @@ def test_a_file_that_contradicts_its_tree_is_damaged(sizes: list[int]) -> None:
         list(open_file(getter({leaf.digest: leaf.data, cid.digest: block}), cid).read())
 
 
-@pytest.mark.parametrize("child", [CidParts(1, 0x71, SHA2_256, bytes(32)), CidParts(1, RAW, 0x13, bytes(64))])
+@each_row("child", [CidParts(1, 0x71, SHA2_256, bytes(32)), CidParts(1, RAW, 0x13, bytes(64))])
 def test_a_link_to_another_kind_of_block_is_refused(child: CidParts) -> None:
     cid, block = tree([Link(child, 1)], [1])
     with pytest.raises(Integrity, match="not held here"):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from ipfs_vectors import PROFILES, stored
 
+from each_row import each_row
 from muniment.protocol.errors import Integrity
 from muniment.protocol.ipfs.dag_pb import Link, decode_node, encode_node
 from muniment.protocol.ipfs.unixfs import (
@@ -26,7 +27,7 @@ from muniment.protocol.ipfs.unixfs import (
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("step", [1, 3, 15, 16, 17, 31, 32, 33, 100])
+@each_row("step", [1, 3, 15, 16, 17, 31, 32, 33, 100])
 def test_the_sizes_of_the_pieces_change_nothing(step: int) -> None:
     data = bytes(range(250))
     pieces = [b"", *(data[at : at + step] for at in range(0, len(data), step)), b""]
@@ -67,7 +68,7 @@ def test_the_root_is_known_only_at_the_end() -> None:
     assert done.root.entries["a"].size == 1
 
 
-@pytest.mark.parametrize(("version", "chunk_size", "width"), [(2, 1, 2), (0, 0, 2), (0, 2 * MIB, 2), (1, 1, 1)])
+@each_row(("version", "chunk_size", "width"), [(2, 1, 2), (0, 0, 2), (0, 2 * MIB, 2), (1, 1, 1)])
 def test_a_profile_that_cannot_work_is_not_made(version: int, chunk_size: int, width: int) -> None:
     with pytest.raises(ValueError, match="cannot be built"):
         Profile("odd", version, raw_leaves=True, chunk_size=chunk_size, width=width)
@@ -88,7 +89,7 @@ def test_a_node_is_read_as_it_was_written() -> None:
     assert decode_node(b"").data is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "block",
     [
         "0a0208011200",  # a link after the data
@@ -114,7 +115,7 @@ def test_a_block_that_is_not_a_canonical_node_counts_as_damaged(block: str) -> N
         decode_node(bytes.fromhex(block))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     [
         "",  # no type

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ipfs_vectors import CASES, GOLDENS, PROFILES, VECTORS, chacha20_stream, input_bytes, stored
 
+from each_row import each_row
 from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Root, directory, import_file
 
 OFFICIAL = {"a": UNIXFS_V0_2015, "c": UNIXFS_V1_2025}
@@ -44,20 +45,20 @@ def test_a_bundle_gets_the_reference_cids_and_blocks(case_name: str, profile_nam
         assert blocks[done.root.parts.digest].hex() == expected["rootBlockHex"]
 
 
-@pytest.mark.parametrize("profile_name", ["a", "c"])
+@each_row("profile_name", ["a", "c"])
 def test_the_official_profiles_are_those_of_the_vectors(profile_name: str) -> None:
     ours, theirs = OFFICIAL[profile_name], PROFILES[profile_name]
     choices = ("cid_version", "raw_leaves", "chunk_size", "width")
     assert [getattr(ours, choice) for choice in choices] == [getattr(theirs, choice) for choice in choices]
 
 
-@pytest.mark.parametrize("golden", GOLDEN_FILES, ids=lambda golden: f"{golden['profile']}-{golden.get('n', 'text')}")
+@each_row("golden", GOLDEN_FILES, ids=lambda golden: f"{golden['profile']}-{golden.get('n', 'text')}")
 def test_a_file_gets_the_cid_that_kubo_gives_it(golden: dict[str, Any]) -> None:
     pieces = [golden["text"].encode()] if "text" in golden else chacha20_stream(golden["seed"], golden["n"])
     assert _root(Import(import_file(pieces, OFFICIAL[golden["profile"]]))).cid == golden["cid"]
 
 
-@pytest.mark.parametrize("golden", GOLDENS["directories"]["cases"], ids=lambda golden: golden["profile"])
+@each_row("golden", GOLDENS["directories"]["cases"], ids=lambda golden: golden["profile"])
 def test_a_large_plain_directory_gets_the_cid_that_kubo_gives_it(golden: dict[str, Any]) -> None:
     profile = OFFICIAL[golden["profile"]]
     x = _root(Import(import_file([b"x"], profile)))
@@ -78,9 +79,7 @@ def test_empty_things_have_their_well_known_cids() -> None:
     assert _root(Import(import_file([], PROFILES["b"]))).cid == known["emptyFileB"]
 
 
-@pytest.mark.parametrize(
-    "bundle", sorted(path.parent for path in VECTORS.glob("bundles/*/cids.json")), ids=lambda p: p.name
-)
+@each_row("bundle", sorted(path.parent for path in VECTORS.glob("bundles/*/cids.json")), ids=lambda p: p.name)
 def test_the_sample_bundles_get_their_cids(bundle: Any) -> None:
     files = {name: [(bundle / name).read_bytes()] for name in ("manifest.json", "function.wasm")}
     for profile_name, expected in json.loads((bundle / "cids.json").read_bytes())["cids"].items():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import pytest
 from hypothesis import given, strategies as st
 from limited import SECOND_NS, Clock, make_limiter
 
+from each_row import each_row
 from muniment.service.running.limits.buckets import Bucket, Memory, Rate
 from muniment.service.running.limits.policies import Policy, parse_policy
 
@@ -123,7 +123,7 @@ def test_no_client_waits_for_a_debt_of_more_than_the_quota() -> None:
     assert bucket.charge(10) == 20 * SECOND_NS
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
+@each_row("address", ["192.0.2.1", "2001:db8::1"])
 def test_a_joint_key_tells_the_longest_wait_and_a_refusal_takes_from_none(address: str) -> None:
     clock = Clock()
     limiter = make_limiter(clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from limited import Clock, make_limiter
 
+from each_row import each_row
 from muniment.service.running.limits.buckets import Key
 from muniment.service.running.limits.limiter import Limiter
 
@@ -101,7 +102,7 @@ def test_a_stranger_is_no_proxy_whatever_it_sends(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
+@each_row("address", ["10.1.2.3", "::ffff:10.1.2.3"])
 def test_exempt_networks_have_no_limit(address: str) -> None:
     limiter = make_limiter(Clock(), exempt="10.0.0.0/8")
     client = limiter.client(address)

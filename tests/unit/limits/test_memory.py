@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from limited import SECOND_NS, UPTIME_NS, Clock, make_limiter
 
+from each_row import each_row
 from muniment.service.running.limits.buckets import ROW, Memory, open_memory
 
 CHARGE = """import sys; from pathlib import Path; from limited import *
@@ -65,7 +66,7 @@ def test_other_clients_are_served_while_a_thousand_are_over_their_limits() -> No
     assert refused <= 10  # two are expected: one in 4,300
 
 
-@pytest.mark.parametrize("row", [0, 1])
+@each_row("row", [0, 1])
 def test_who_shares_one_slot_with_a_busy_client_loses_nothing(row: int) -> None:
     clock = Clock()
     memory = Memory.of_process()
@@ -94,7 +95,7 @@ def test_after_a_restart_of_the_machine_no_client_is_locked_out(tmp_path: Path) 
     assert after.client("192.0.2.2").client.charge(100) == 0  # who did not come in between
 
 
-@pytest.mark.parametrize("seconds", [-3_000, -15, -5, 5, 3_000])
+@each_row("seconds", [-3_000, -15, -5, 5, 3_000])
 def test_a_clock_that_jumps_makes_no_client_wait_longer_than_two_windows(seconds: float) -> None:
     clock = Clock()
     client = make_limiter(clock).client("192.0.2.1").client

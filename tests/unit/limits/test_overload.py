@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from each_row import each_row
 from muniment.service.running.limits.costs import Shed
 from muniment.service.running.limits.overload import IN_FLIGHT_MAX, Overload
 
@@ -30,7 +31,7 @@ def refused(overload: Overload) -> set[Shed]:
     return {kind for kind in KINDS if overload.refuses(kind)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("late_ms", "expected"),
     [
         (0, set[Shed]()),
@@ -65,7 +66,7 @@ def test_deactivations_and_health_are_never_refused() -> None:
     assert refused(overload) == set(KINDS) - {Shed.NEVER}
 
 
-@pytest.mark.parametrize(("late_ms", "share"), [(399, 0.0), (500, 0.2), (800, 0.5), (4_000, 0.9)])
+@each_row(("late_ms", "share"), [(399, 0.0), (500, 0.2), (800, 0.5), (4_000, 0.9)])
 def test_a_growing_share_of_reads_is_refused(late_ms: int, share: float) -> None:
     assert Loop().run(20_000, late_ms=late_ms).share_of_reads == pytest.approx(share)
     for shed in (Shed.READ, Shed.PAGE):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from each_row import each_row
 from muniment.service.running.limits.policies import Policy, parse_policy
 from muniment.service.running.settings import SettingError, Settings
 
 
-@pytest.mark.parametrize(
-    ("text", "quota", "window_s"), [("20000/20s", 20_000, 20), ("1/1h", 1, 3_600), ("600/1m", 600, 60)]
-)
+@each_row(("text", "quota", "window_s"), [("20000/20s", 20_000, 20), ("1/1h", 1, 3_600), ("600/1m", 600, 60)])
 def test_a_policy_is_a_number_and_a_time(text: str, quota: int, window_s: int) -> None:
     assert parse_policy("client", text) == Policy("client", quota, window_s)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "20000", "0/20s", "-1/20s", "20/0s", "20/20", "20/20d", "20/25h", " 20/20s", "20/20s\n", "٣/20s", "2e3/1s",
      "100001/1s", "9999999999/1h", "OFF", "20/99999999s", "1" * 5_000 + "/1s"],

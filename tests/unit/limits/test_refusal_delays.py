@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from each_row import each_row
 from muniment.service.running.limits.overload import DelayedRefusals, delay_seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wait_s", "chance", "seconds"),
     [(0.2, 0.0, 0.1), (0.2, 0.5, 0.2), (30, 0.0, 0.5), (30, 0.5, 1.0), (30, 0.999, 1.499)],
 )

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from each_row import each_row
 from muniment.outgoing import Outgoing, Unreachable, is_public
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -150,7 +151,7 @@ async def test_a_name_and_password_of_a_url_are_sent_as_credentials() -> None:
     assert b"@" not in heads[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url", ["", "x", "file:///etc/passwd", "http://", "http://h:99999/", "http://[::1/", "http://h\n/é", "ftp://h/"]
 )
 async def test_what_is_no_http_url_is_refused(url: str) -> None:
@@ -159,7 +160,7 @@ async def test_what_is_no_http_url_is_refused(url: str) -> None:
             await outgoing.get(url, seconds_max=2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "public"),
     [
         ("93.184.216.34", True), ("2606:2800:220:1::1", True), ("64:ff9b::5db8:d822", True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
+from each_row import each_row
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -38,7 +38,7 @@ def test_noon_is_a_tick() -> None:
     assert next_runs("0 * * * *", NOON - 1, 1) == [NOON]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "decided", "due"),
     [
         (NOON - 1, NOON - HOUR, None),
@@ -60,7 +60,7 @@ def test_a_tick_is_due_after_the_registration_and_not_at_it() -> None:
     assert due_at(replace(HOURLY, created_ms=NOON - 1), Seen(NOON), NOON) == NOON
 
 
-@pytest.mark.parametrize(("end", "due"), [(NOON - 1, None), (NOON, NOON), (NOON + 1, NOON), (0, NOON)])
+@each_row(("end", "due"), [(NOON - 1, None), (NOON, NOON), (NOON + 1, NOON), (0, NOON)])
 def test_a_tick_is_not_after_the_end(end: int, due: int | None) -> None:
     assert due_at(replace(HOURLY, end_ms=end), Seen(NOON - MINUTE, NOON - HOUR), NOON + MINUTE) == due
 
@@ -71,7 +71,7 @@ def test_a_due_tick_has_the_tick_as_time_and_payload() -> None:
     assert read_payload(0, NOON.to_bytes(32)) == NOON
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "seen", "gap"),
     [
         (NOON + MINUTE, Seen(NOON - 9 * HOUR, NOON - HOUR), None),
@@ -95,7 +95,7 @@ def test_a_gap_ends_with_the_trigger() -> None:
     assert look.due is look.wake_ms is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "decided", "wake"),
     [(NOON - 1, 0, NOON), (NOON, 0, NOON + HOUR), (NOON - 5 * HOUR, NOON, NOON + HOUR)],
 )
@@ -103,7 +103,7 @@ def test_a_trigger_is_looked_at_again_at_the_next_tick(now: int, decided: int, w
     assert HOURLY.look(Seen(NOON - 9 * HOUR, decided), now).wake_ms == wake
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "due", "wake"),
     [
         (NOON - 1, None, NOON),
@@ -157,7 +157,7 @@ def test_an_event_is_due_until_its_delta() -> None:
     assert HOURLY.look(Seen(NOON - MINUTE), NOON - MINUTE).due is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("topics", "wanted", "is_wanted"),
     [
         ("ab", [], True), ("ab", [["a"]], True), ("ab", [["b"]], False), ("ab", [[], ["b"]], True),
@@ -168,7 +168,7 @@ def test_topics_are_choices_for_each_place(topics: str, wanted: list[list[str]],
     assert matches([*topics], wanted) is is_wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "registry", "agreed"),
     [
         (NOON, NOON, NOON),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from each_row import each_row
 from muniment.chains.catalogue import FIRST_SETTLER, SECOND_SETTLER
 from muniment.chains.settlers import KNOWN
 from muniment.guest.types import Generation, GuestIntent, GuestRun, IntentKind
@@ -69,7 +68,7 @@ def one(kind: IntentKind, body: dict[str, Any]) -> AnyNewIntent:
     return made.intent
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "body", "op", "data"),
     [
         ("swap", swap(), 0, swap_data()),
@@ -90,7 +89,7 @@ def test_an_operation_of_generation_b_is_an_intent_of_the_first_settler(
     assert [(event.topic, event.data) for event in intent.events] == [tuple(EVENT.values())]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "body", "op_type", "data"),
     [
         ("swap", swap(), 0, swap_data()),
@@ -130,7 +129,7 @@ def test_a_dynamic_call_is_encoded_as_the_contract_reads_it() -> None:
     assert "a9059cbb" + "00" * 28 in made.data
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "body", "reason", "text"),
     [
         ("intent", sent_c(operation(1, TRANSFER), settler=FIRST_SETTLER), "refused-call", "first generation"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from each_row import each_row
 from muniment.relayer.figures import Figures
 from muniment.relayer.health import health_port
 
@@ -50,7 +50,7 @@ async def test_metrics_are_those_of_the_figures() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "status"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 Not Found"),

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from builders import cron, event, once
+from each_row import each_row
 from muniment.chains.nodes import Node
 from muniment.guest.types import GuestIntent, GuestRun
 from muniment.protocol.evm.address import Address
@@ -75,7 +76,7 @@ def test_an_event_must_be_one_that_the_trigger_waits_for() -> None:
         _due(trigger(cron()), occurrence(), NOON)
 
 
-@pytest.mark.parametrize("logs", [None, "0x", 7, {}])
+@each_row("logs", [None, "0x", 7, {}])
 async def test_a_receipt_without_a_list_of_logs_is_no_answer(logs: object) -> None:
     node = Node(1, "http://node")
 
@@ -112,7 +113,7 @@ def words(body: dict[str, Any], generation: Generation, kind: Any, *, deadline: 
     return said(made.intent)
 
 
-@pytest.mark.parametrize("generation", [FIRST, SECOND])
+@each_row("generation", [FIRST, SECOND])
 def test_an_intent_is_said_in_words_in_both_forms(generation: Generation) -> None:
     transfers = [{"token": TOKEN, "amount": str(2**255), "recipient": OTHER}] * 2
     line = f"transfer {2**255} of {TOKEN} to {OTHER} on chain 8453"

@@ -8,6 +8,7 @@ import pytest
 from eth_abi.abi import encode
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.runs.payloads import EventPayload, event_payload, read_payload, time_payload
@@ -43,7 +44,7 @@ def test_a_time_is_written_as_others_write_it_and_read_back(time_ms: int, trigge
     assert read_payload(trigger_type, payload) == time_ms
 
 
-@pytest.mark.parametrize("size", [0, 31, 33, 64])
+@each_row("size", [0, 31, 33, 64])
 def test_a_time_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         read_payload(0, bytes(size))
@@ -57,7 +58,7 @@ def test_a_time_that_no_clock_shows_is_refused() -> None:
 ONE = event_payload(event_of((8453, bytes(32), 1, bytes(20), [bytes(32)], b"\x01")))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "payload",
     [
         ONE + bytes(32),  # a rest

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from builders import Wallet, cron, event, once
+from each_row import each_row
 from muniment.protocol.errors import BodyTooLarge, InvalidRun, RunMismatch, SignatureMismatch
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import personal_digest, sign
@@ -59,7 +60,7 @@ def at(time_ms: int) -> dict[str, Any]:
     return {"timestamp": time_ms, "triggerData": f"0x{time_payload(time_ms).hex()}"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {}, with_intents(HEX32, SIG[:66]), stopped(), stopped("time", "after 10 s"), skipped("run-cap"), missed(),
@@ -77,7 +78,7 @@ def test_a_run_of_a_schedule_is_accepted(changes: dict[str, Any]) -> None:
     assert (checked(named).hash, checked(named).evidence) == (done.hash, done.evidence)
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("hash", HEX32), ("evidence", HEX32)])
+@each_row(("name", "wrong"), [("hash", HEX32), ("evidence", HEX32)])
 def test_a_wrong_hash_is_refused_with_the_right_one(name: str, wrong: str) -> None:
     body = run_body(trigger())
     right = getattr(checked(body), name)
@@ -132,7 +133,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each_row("case", REFUSED)
 def test_a_run_that_breaks_a_rule_is_refused(case: str) -> None:
     changes, pointer = REFUSED[case]
     assert refusal_of(run_body(trigger(), **changes))[1] == pointer
@@ -213,7 +214,7 @@ SPELLINGS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@each_row("spelling", SPELLINGS)
 def test_other_spellings_are_the_same_run(spelling: str) -> None:
     body = run_body(trigger())
     assert checked(SPELLINGS[spelling](body)).hash == checked(body).hash

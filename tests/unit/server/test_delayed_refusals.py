@@ -7,9 +7,9 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from wires import GET, Answers, Wire, shared, turns
 
+from each_row import each_row
 from limitless import unlimited
 from muniment.service.http.reply import Ready, Reply
 from muniment.service.http.request import Request
@@ -37,7 +37,7 @@ async def test_a_refusal_is_delayed_and_the_connection_is_not_read_meanwhile() -
     assert (wire.transport.statuses, wire.transport.is_paused) == ([429], False)
 
 
-@pytest.mark.parametrize(("is_proxied", "room"), [(True, 8), (False, 1)])
+@each_row(("is_proxied", "room"), [(True, 8), (False, 1)])
 async def test_without_room_a_refusal_leaves_immediately(*, is_proxied: bool, room: int) -> None:
     together: Any = shared(
         limiting(60), chance=lambda: 0.5, is_proxy=lambda _: is_proxied, connections_max=4 if not is_proxied else 12

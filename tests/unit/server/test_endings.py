@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from wires import CHUNKED, GET, Answers, Wire, create_answering, create_reading, shared, turns
 
+from each_row import each_row
 from muniment.protocol.errors import MissingCredential
 from muniment.service.http.reply import Reply
 from muniment.service.http.request import Request
@@ -66,7 +66,7 @@ async def test_a_body_that_came_whole_does_not_end_the_connection() -> None:
     assert (wire.transport.statuses, wire.transport.is_closed) == ([401, 401], False)
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET / HT"], ids=["silence", "half a head"])
+@each_row("begun", [b"", b"GET / HT"], ids=["silence", "half a head"])
 async def test_a_head_that_does_not_come_is_408(begun: bytes) -> None:
     wire = Wire(create_answering(), head_seconds_max=3)
     if begun:

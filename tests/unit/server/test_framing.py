@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from wires import CHUNKED, GET, Wire, create_answering, create_reading, turns
 
+from each_row import each_row
 from muniment.service.server.reader import CHUNKS_FREE, FIELDS_MAX, HEAD_BYTES_MAX
 
 # Requests in one read: more than may wait as objects.
@@ -34,7 +34,7 @@ async def test_trailers_do_not_count_as_header_fields() -> None:
     assert b"1 fields and 0 bytes" in wire.transport.said
 
 
-@pytest.mark.parametrize("line", [b"a: b\r\n", b"x"], ids=["many", "one"])
+@each_row("line", [b"a: b\r\n", b"x"], ids=["many", "one"])
 async def test_trailers_without_end_are_cut_off(line: bytes) -> None:
     wire = Wire(create_reading())
     wire.send(CHUNKED + b"0\r\n")
@@ -70,7 +70,7 @@ async def test_requests_after_a_chunked_one_are_not_taken_for_its_trailers() -> 
     assert not wire.transport.is_closed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("later", "status"),
     [(b"\0\r\n", 501), (b"GET /a b HTTP/1.1\r\n\r\n", 400), (b"CONNECT test:443 HTTP/1.1\r\n\r\n", 400)],
 )
@@ -105,7 +105,7 @@ async def test_a_malformed_body_is_refused_and_not_served_as_well() -> None:
     assert (wire.transport.statuses, wire.transport.is_half_closed) == ([400], True)
 
 
-@pytest.mark.parametrize("target", [b"test:443", b"/", b"*", b"http://test/"])
+@each_row("target", [b"test:443", b"/", b"*", b"http://test/"])
 async def test_nothing_after_connect_is_served(target: bytes) -> None:
     wire = Wire(create_answering())
     wire.send(b"CONNECT " + target + b" HTTP/1.1\r\nhost: test\r\n\r\n" + GET)
@@ -137,7 +137,7 @@ async def test_a_client_that_half_closes_after_many_requests_has_all_answers() -
     assert wire.transport.is_closed
 
 
-@pytest.mark.parametrize("begin", range(1, 5))
+@each_row("begin", range(1, 5))
 async def test_a_method_that_was_cut_after_another_request_is_not_taken_for_its_end(begin: int) -> None:
     wire = Wire(create_answering())
     head = b"XGET / HTTP/1.1\r\nhost: test\r\n\r\n"
@@ -178,10 +178,8 @@ async def test_a_client_of_http_1_0_gets_no_100_continue() -> None:
     assert wire.transport.said == b""
 
 
-@pytest.mark.parametrize("upgrade", ["h2c", "websocket", "H2C, x"])
-@pytest.mark.parametrize(
-    "body", [b"content-length: 5\r\n\r\nhello", b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
-)
+@each_row("upgrade", ["h2c", "websocket", "H2C, x"])
+@each_row("body", [b"content-length: 5\r\n\r\nhello", b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"])
 async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, body: bytes) -> None:
     offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\nHTTP2-Settings: AAMAAABk\r\n".encode()
     stream = GET + b"POST /a?b HTTP/1.1\r\nhost: test\r\n" + offer + body + GET
@@ -198,9 +196,7 @@ async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, bo
         wire.lose()
 
 
-@pytest.mark.parametrize(
-    "close", [b"HTTP/1.0\r\nconnection: upgrade", b"HTTP/1.1\r\nhost: test\r\nconnection: upgrade, close"]
-)
+@each_row("close", [b"HTTP/1.0\r\nconnection: upgrade", b"HTTP/1.1\r\nhost: test\r\nconnection: upgrade, close"])
 async def test_an_upgrade_on_a_connection_that_is_to_end_is_ignored(close: bytes) -> None:
     wire = Wire(create_reading())
     wire.send(b"POST / " + close + b"\r\nupgrade: h2c\r\ncontent-length: 5\r\n\r\nhel", b"lo" + GET)

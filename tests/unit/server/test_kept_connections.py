@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from wires import GET, Wire, create_answering, turns
 
+from each_row import each_row
 
-@pytest.mark.parametrize("idle_s", [0.05, 0.4], ids=["short", "long"])
+
+@each_row("idle_s", [0.05, 0.4], ids=["short", "long"])
 async def test_an_idle_connection_is_closed_after_the_time_and_not_before(idle_s: float) -> None:
     wire = Wire(create_answering(), idle_seconds_max=0.2)
     for _ in range(3):  # each request begins the time anew, though only the first sets a timer

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from wires import GET, Answers, Wire, turns
 
+from each_row import each_row
 from muniment.service.app import Application, build_context
 from muniment.service.http.reply import JSON, Ready, Reply, Streamed
 from muniment.service.http.request import Request
@@ -93,8 +94,8 @@ async def test_an_error_in_the_middle_breaks_the_answer_off() -> None:
     assert wire.transport.is_aborted
 
 
-@pytest.mark.parametrize("value", [b"a\r\nset-cookie: x", b"a\n", b"a\r", b"a\0b", b"\x7f", b"\x1b"])
-@pytest.mark.parametrize("is_streamed", [False, True])
+@each_row("value", [b"a\r\nset-cookie: x", b"a\n", b"a\r", b"a\0b", b"\x7f", b"\x1b"])
+@each_row("is_streamed", [False, True])
 async def test_a_value_that_would_end_its_line_is_never_written(value: bytes, *, is_streamed: bool) -> None:
     headers = (JSON, (b"link", value))
     head, _, wire = await said(Streamed(pieces(), headers) if is_streamed else Ready(b"{}", headers), GET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from each_row import each_row
 from muniment.protocol.errors import Overloaded
 from muniment.service.storage.backlog import Backlog
 from muniment.service.storage.database import DatabaseLimits
@@ -54,7 +55,7 @@ def test_an_instant_without_lateness_restarts_the_half_second() -> None:
     assert takes(backlog, 300.3, oldest_s=300)
 
 
-@pytest.mark.parametrize(("commit_s", "patience_s"), [(0.004, 0.25), (0.1, 0.8)])
+@each_row(("commit_s", "patience_s"), [(0.004, 0.25), (0.1, 0.8)])
 def test_a_slow_disk_has_eight_usual_commits(commit_s: float, patience_s: float) -> None:
     backlog = Backlog()
     for number in range(200):

@@ -10,6 +10,7 @@ from typing import Any, LiteralString
 import pytest
 
 from applications import wait_for_postgres
+from each_row import each_row
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage import open_database
 from muniment.service.storage.client_slots import network_of
@@ -79,7 +80,7 @@ async def test_a_failed_read_gives_its_slot_back(database: Database) -> None:
     assert await database.fetch_slow("SELECT 1", client="192.0.2.1") == [(1,)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("client", "network"),
     [
         ("192.0.2.1", "192.0.2.1"), ("2001:DB8::1", "2001:db8::/64"), ("2001:db8:0:0:ffff::", "2001:db8::/64"),

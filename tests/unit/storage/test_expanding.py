@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from each_row import each_row
 from muniment.service.storage.migrate import migrations
 
 _NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
@@ -57,7 +56,7 @@ def _expands(engine: str, statement: str, made: set[str]) -> bool:
     return bool(match) and (match["table"] is None or match["table"] in made)
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@each_row("engine", ["sqlite", "postgres"])
 def test_a_later_migration_only_expands(engine: str) -> None:
     assert {each.name: faults(engine, each.sql) for each in migrations(engine)[1:] if faults(engine, each.sql)} == {}
 
@@ -66,7 +65,7 @@ def test_both_engines_are_at_the_same_level() -> None:
     assert [each.name for each in migrations("sqlite")] == [each.name for each in migrations("postgres")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sql",
     [
         "DROP TABLE triggers", "ALTER TABLE triggers DROP COLUMN live", "ALTER TABLE triggers RENAME TO t",
@@ -87,7 +86,7 @@ def test_migrations_that_contract_or_lock_are_noticed(sql: str) -> None:
     assert faults("postgres", sql)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("engine", "sql"),
     [
         ("postgres", "CREATE TABLE a (b text); CREATE UNIQUE INDEX c ON a (b);"),

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from each_row import each_row
 from muniment.protocol.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.protocol.evm.address import Address
 from muniment.service.resources.users import store
@@ -213,7 +214,7 @@ async def test_a_row_that_a_work_got_back_is_a_change(database: PostgresDatabase
     assert commits == [1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sql", "values", "single"),
     [
         ("SELECT a FROM t WHERE b = ?", (1,), "SELECT a FROM t WHERE b = $1"),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
+from each_row import each_row
 from muniment.service.storage.postgres.dispatcher import Dispatcher
 
 GROUP_MAX = 5
@@ -122,7 +121,7 @@ async def test_without_a_minimum_size_no_group_waits() -> None:
     assert queue.groups == [[1], [2]]
 
 
-@pytest.mark.parametrize("size_min", [1, 3])
+@each_row("size_min", [1, 3])
 async def test_the_rest_of_a_full_group_starts_the_other_slot(size_min: int) -> None:
     queue = Queue(size_min=size_min)
     queue.add(*range(8))
@@ -131,7 +130,7 @@ async def test_the_rest_of_a_full_group_starts_the_other_slot(size_min: int) -> 
     assert queue.groups == [[0, 1, 2, 3, 4], [5, 6, 7]]
 
 
-@pytest.mark.parametrize(("size_min", "groups"), [(1, [[1], [2]]), (3, [[1, 2, 3, 4]])])
+@each_row(("size_min", "groups"), [(1, [[1], [2]]), (3, [[1, 2, 3, 4]])])
 async def test_with_a_minimum_size_a_group_waits_until_no_more_arrives(size_min: int, groups: list[list[int]]) -> None:
     queue = Queue(size_min=size_min)
     for number in range(1, 5):

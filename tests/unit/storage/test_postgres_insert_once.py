@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from each_row import each_row
 from muniment.protocol.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.service.storage.database import InsertOnce, Made, Row, Transaction
 from muniment.service.storage.postgres import transaction as postgres_transaction
@@ -199,7 +200,7 @@ async def test_a_session_that_ended_while_idle_fails_no_write(database: Postgres
     assert await add_all(database, (2, "b")) == ["b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "severity", "expected"),
     [
         (asyncpg.UniqueViolationError, "ERROR", True),

@@ -10,6 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from each_row import each_row
 from emptying import empty
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.resources.triggers.listing import TriggerQuery, search
@@ -196,7 +197,7 @@ async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
         replica.resume()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "ones"),
     [
         ("postgresql://u:p@a/db", ["postgresql://u:p@a/db"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from each_row import each_row
 from muniment.service.storage import open_database
 from muniment.service.storage.sql import Condition, Where, placeholders
 
@@ -24,7 +25,7 @@ def test_conditions_are_joined_with_and_in_their_order() -> None:
     assert where.parameters == [1, 2, 3]
 
 
-@pytest.mark.parametrize("falsy", [0, "", b"", False])
+@each_row("falsy", [0, "", b"", False])
 def test_only_none_leaves_a_condition_out(falsy: object) -> None:
     where = Where()
     where.add_if("a = ?", falsy)
@@ -39,7 +40,7 @@ def test_conditions_keep_their_order_and_their_values() -> None:
     assert where.parameters == [1, 2, 3]
 
 
-@pytest.mark.parametrize("count", [1, 2, 100])
+@each_row("count", [1, 2, 100])
 def test_there_is_a_placeholder_for_each_parameter(count: int) -> None:
     connection = sqlite3.connect(":memory:")
     rows = connection.execute(f"SELECT 1 WHERE 7 IN ({placeholders(count)})", [7] * count).fetchall()

@@ -12,6 +12,7 @@ from typing import LiteralString
 import pytest
 from words import add, connection_of, opened, words, write_lock_held
 
+from each_row import each_row
 from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded
 from muniment.service.storage import open_database
 from muniment.service.storage.database import DatabaseLimits
@@ -71,7 +72,7 @@ class LockedAtFirst:
         return ("wal",)
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
+@each_row("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
 def test_two_processes_may_open_a_new_file_together(code: int) -> None:
     connection = LockedAtFirst(code)
     use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from tlog_trees import Nodes, entries, vectors
 
+from each_row import each_row
 from muniment.protocol.log.checkpoints import (
     Checkpoint,
     Proof,
@@ -35,7 +36,7 @@ def test_the_example_of_the_specification_is_read() -> None:
     assert (more.extensions, more.text) == (("more", "and more"), EXAMPLE + "more\nand more\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -121,7 +122,7 @@ NOTE = vectors("sunlight")["checkpoints"][0]["note"]
 HEAD = "c2sp.org/tlog-proof@v1\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

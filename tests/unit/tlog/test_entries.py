@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from builders import Wallet
+from each_row import each_row
 from muniment.protocol.ipfs.cid import cid_v0, cid_v1
 from muniment.protocol.log.entries import (
     NO_EPOCH,
@@ -67,7 +68,7 @@ ENTRIES: dict[str, tuple[Entry, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@each_row("name", ENTRIES)
 def test_an_entry_has_these_bytes_and_is_read_from_them(name: str) -> None:
     entry, text = ENTRIES[name]
     assert entry.data.decode() == text
@@ -84,7 +85,7 @@ def test_a_deactivation_of_as_many_triggers_as_can_be_is_one_entry() -> None:
         parse_entry(more.data)
 
 
-@pytest.mark.parametrize("text", ["a\nb", "", "a\x00b", "a\x85b", "a\u2028b", "a\ud800b", "\x7f"])
+@each_row("text", ["a\nb", "", "a\x00b", "a\x85b", "a\u2028b", "a\ud800b", "\x7f"])
 def test_a_value_that_is_not_one_line_makes_no_entry(text: str) -> None:
     with pytest.raises(ValueError, match="a line of an entry"):
         _ = TriggerFact(SIG, ALICE, "0x" + "ab" * 32, CID, AT, HASH, text).data
@@ -100,7 +101,7 @@ def test_an_entry_has_at_most_65535_bytes() -> None:
         parse_entry(entry.data + b"a")
 
 
-@pytest.mark.parametrize("data", [b"", b"muniment/trigger/v2\nanything", b"\xff\x00", b"{}"])
+@each_row("data", [b"", b"muniment/trigger/v2\nanything", b"\xff\x00", b"{}"])
 def test_an_entry_of_an_unknown_kind_is_not_interpreted(data: bytes) -> None:
     assert parse_entry(data) is None
 
@@ -111,7 +112,7 @@ def swapped(name: str, old: str, new: str) -> bytes:
     return text.replace(old, new, 1).encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "reason"),
     [
         (b"muniment/trigger/v1", "7 lines"),

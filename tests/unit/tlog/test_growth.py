@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from test_tiles import tiles_of
 from tlog_trees import entries, naive_root
 
+from each_row import each_row
 from muniment.protocol.log.tiles import EMPTY, ENTRIES, WIDTH, Edge, grow, split_entries
 from muniment.protocol.log.tree import EMPTY_ROOT
 
@@ -40,7 +41,7 @@ def test_batches_of_any_size_make_the_tree_of_all_entries(size: int, sizes: list
     assert edge.room == WIDTH - size % WIDTH
 
 
-@pytest.mark.parametrize("size", [WIDTH * WIDTH - 1, WIDTH * WIDTH, WIDTH * WIDTH + WIDTH + 1])
+@each_row("size", [WIDTH * WIDTH - 1, WIDTH * WIDTH, WIDTH * WIDTH + WIDTH + 1])
 def test_a_tile_of_the_second_level_grows_when_one_of_the_first_is_full(size: int) -> None:
     leaves = entries(size)
     edge, stored = grown(leaves, [WIDTH])

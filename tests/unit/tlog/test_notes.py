@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, strategies as st
 from tlog_trees import vectors
 
+from each_row import each_row
 from muniment.protocol.log import ed25519
 from muniment.protocol.log.checkpoints import parse_checkpoint
 from muniment.protocol.log.fields import base64_of
@@ -62,7 +63,7 @@ def test_signatures_by_known_keys_are_verified_and_others_are_ignored() -> None:
     assert verified(note, [PETER, PETER]) == {PETER: 0}
 
 
-@pytest.mark.parametrize("case", WITNESSED, ids=["witness", "mirror", "second-witness"])
+@each_row("case", WITNESSED, ids=["witness", "mirror", "second-witness"])
 def test_timestamped_cosignatures_of_another_implementation_verify(case: dict[str, str]) -> None:
     key = parse_verifier_key(case["key"])
     note = parse_note(case["note"].encode())
@@ -145,7 +146,7 @@ NO_NOTES = {
 }
 
 
-@pytest.mark.parametrize(("text", "reason"), NO_NOTES.items())
+@each_row(("text", "reason"), NO_NOTES.items())
 def test_what_is_no_note_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_note(text.encode())
@@ -165,7 +166,7 @@ def test_the_last_empty_line_ends_the_text() -> None:
     assert parse_note(f"{text}\n{PETER_LINE}".encode()).text == text
 
 
-@pytest.mark.parametrize("text", ["abc", "", "a\tb\n", "\x00\n"])
+@each_row("text", ["abc", "", "a\tb\n", "\x00\n"])
 def test_a_text_that_no_note_has_is_not_signed(text: str) -> None:
     with pytest.raises(ValueError, match="ends in a newline"):
         sign_note(text, [KEY], AT_S)

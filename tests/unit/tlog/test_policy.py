@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.protocol.log.notes import COSIGNATURE, ED25519, VerifierKey
 from muniment.protocol.log.policy import GROUPS_MAX, LOGS_MAX, WITNESSES_MAX, parse_policy
 
@@ -89,13 +90,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "reason"), REFUSED.items(), ids=range(len(REFUSED)))
+@each_row(("text", "reason"), REFUSED.items(), ids=range(len(REFUSED)))
 def test_other_files_are_refused_with_the_line(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         parse_policy(text.encode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "most"),
     [
         (lambda n: f"log {key(n, ED25519).text}\n", LOGS_MAX),

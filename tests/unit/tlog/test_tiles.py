@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from tlog_trees import entries, vectors
 
+from each_row import each_row
 from muniment.protocol.log.fields import SIZE_MAX
 from muniment.protocol.log.tiles import (
     BUNDLE_BYTES_MAX,
@@ -64,7 +65,7 @@ def tiles_of(leaves: list[bytes]) -> dict[tuple[int, int], bytes]:
     return found
 
 
-@pytest.mark.parametrize(("path", "tile"), PATHS.items())
+@each_row(("path", "tile"), PATHS.items())
 def test_a_tile_has_the_path_of_the_specification(path: str, tile: Tile | None) -> None:
     if tile is not None:
         assert (tile.path, parse_path(path)) == (path, tile)
@@ -80,7 +81,7 @@ def test_a_path_is_read_as_the_tile_it_was_made_of(level: int, leaf: int, width:
     assert parse_path(tile.full.path) == Tile(tile.level, tile.n)
 
 
-@pytest.mark.parametrize("path", NO_PATHS)
+@each_row("path", NO_PATHS)
 def test_any_other_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="a tile "):
         parse_path(path)
@@ -159,7 +160,7 @@ def test_an_entry_of_a_bundle_has_at_most_65535_bytes() -> None:
         join_entries([bytes(ENTRY_BYTES_MAX + 1)])
 
 
-@pytest.mark.parametrize("data", [bytes(31), bytes(32 * 257)])
+@each_row("data", [bytes(31), bytes(32 * 257)])
 def test_a_tile_of_another_length_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="1 to 256 hashes"):
         split_hashes(data)

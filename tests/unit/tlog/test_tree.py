@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from tlog_trees import Nodes, entries, naive_path, naive_root, naive_subproof, vectors
 
+from each_row import each_row
 from muniment.protocol.log.fields import SIZE_MAX
 from muniment.protocol.log.tree import (
     EMPTY_ROOT,
@@ -44,7 +45,7 @@ def decoded(hashes: list[str] | None) -> list[bytes]:
     return [b64decode(each) for each in hashes or []]
 
 
-@pytest.mark.parametrize("case", MERKLE["inclusion"], ids=lambda case: case["file"])
+@each_row("case", MERKLE["inclusion"], ids=lambda case: case["file"])
 def test_proofs_of_inclusion_are_judged_as_by_another_implementation(case: dict[str, Any]) -> None:
     given_ = (b64decode(case["leafHash"]), case["leafIdx"], case["treeSize"], b64decode(case["root"]))
     if case["wantErr"]:
@@ -58,7 +59,7 @@ def test_proofs_of_inclusion_are_judged_as_by_another_implementation(case: dict[
 FROM_NOTHING = "additional/size1-is-zero-and-size2-is-not-zero"
 
 
-@pytest.mark.parametrize("case", MERKLE["consistency"], ids=lambda case: case["file"])
+@each_row("case", MERKLE["consistency"], ids=lambda case: case["file"])
 def test_proofs_of_consistency_are_judged_as_by_another_implementation(case: dict[str, Any]) -> None:
     given_ = (case["size1"], root_of(case["root1"]), case["size2"], root_of(case["root2"]))
     if case["wantErr"] and case["file"] != FROM_NOTHING:
@@ -128,7 +129,7 @@ def test_an_empty_tree_is_the_beginning_of_every_tree() -> None:
             check_consistency(0, old_root, size, root, proof)
 
 
-@pytest.mark.parametrize(("index", "size"), [(0, 0), (5, 5), (-1, 5), (0, SIZE_MAX + 1), (1 << 80, 1 << 90)])
+@each_row(("index", "size"), [(0, 0), (5, 5), (-1, 5), (0, SIZE_MAX + 1), (1 << 80, 1 << 90)])
 def test_an_index_beyond_the_tree_has_no_proof(index: int, size: int) -> None:
     with pytest.raises(ValueError, match=r"has no leaf|is below 2\^63"):
         inclusion_ranges(index, size)

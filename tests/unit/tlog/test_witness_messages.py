@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from each_row import each_row
 from muniment.protocol.log.checkpoints import parse_checkpoint
 from muniment.protocol.log.fields import hash_of
 from muniment.protocol.log.notes import COSIGNATURE, parse_note, sign_note, signing_key
@@ -67,9 +68,7 @@ def test_of_an_answer_the_line_by_the_key_of_the_witness_counts() -> None:
         parse_cosignature(content, TEXT.replace("20852163", "20852164"), KEY.verifier, NOW_S)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\n", b"\xff\n", b"more\n", ANSWER.encode()[:-1], b"a\n\n" + ANSWER.encode()]
-)
+@each_row("content", [b"", b"\n", b"\xff\n", b"more\n", ANSWER.encode()[:-1], b"a\n\n" + ANSWER.encode()])
 def test_other_answers_are_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"a note is|a signature is|a line with|the answer has"):
         parse_cosignature(content, TEXT, KEY.verifier, NOW_S)
@@ -83,7 +82,7 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("content", SIZES)
+@each_row("content", SIZES)
 def test_the_size_that_a_witness_has(content: bytes) -> None:
     if (size := SIZES[content]) is not None:
         assert parse_size(content) == size

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
+from each_row import each_row
 from muniment.service.running.tracing import traces_url
 from muniment.service.running.tracing.tracer import shown_url
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("endpoint", "url"),
     [
         ("http://collector:4318", "http://collector:4318/v1/traces"),
@@ -24,7 +23,7 @@ def test_an_endpoint_without_a_path_gets_that_of_the_specification(endpoint: str
     assert traces_url(endpoint) == url
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "port", "url"),
     [
         ("node.example", None, "https://node.example/REDACTED"),

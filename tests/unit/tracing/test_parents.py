@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
+from each_row import each_row
 from muniment.service.running.tracing.parents import Parent, read_parent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEAD = f"00-{TRACE}-{SPAN}-01"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "is_sampled"),
     [
         (HEAD, True), (f"00-{TRACE}-{SPAN}-00", False), (f"00-{TRACE}-{SPAN}-03", True),
@@ -21,7 +20,7 @@ def test_a_parent_names_its_trace_and_its_span(text: str, *, is_sampled: bool) -
     assert read_parent([text]) == Parent(TRACE, SPAN, is_sampled)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         [], [""], [HEAD, HEAD], [HEAD.upper()], [f"ff-{TRACE}-{SPAN}-01"], [f"{HEAD}-"], [f"{HEAD}-more"],
@@ -33,7 +32,7 @@ def test_another_text_names_no_parent(values: list[str]) -> None:
     assert read_parent(values, ["a=b"]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "entries"),
     [
         (["a=1,b=2"], (("a", "1"), ("b", "2"))),

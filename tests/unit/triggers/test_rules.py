@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from each_row import each_row
 from muniment.protocol.errors import Invalid, InvalidBody, InvalidConfig, InvalidTimestamp, NotTheOwner
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
@@ -53,7 +54,7 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("config", ACCEPTED.values(), ids=ACCEPTED)
+@each_row("config", ACCEPTED.values(), ids=ACCEPTED)
 def test_a_config_within_the_rules_is_accepted(config: dict[str, Any]) -> None:
     check_config(config, NOW_MS, CHAINS)
 
@@ -74,7 +75,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Invalid], str]] = {
 }
 
 
-@pytest.mark.parametrize(("config", "kind", "pointer"), REFUSED.values(), ids=REFUSED)
+@each_row(("config", "kind", "pointer"), REFUSED.values(), ids=REFUSED)
 def test_a_config_outside_the_rules_is_refused(config: dict[str, Any], kind: type[Invalid], pointer: str) -> None:
     with pytest.raises(kind) as refused:
         check_config(config, NOW_MS, CHAINS)
@@ -82,7 +83,7 @@ def test_a_config_outside_the_rules_is_refused(config: dict[str, Any], kind: typ
     assert [fault.pointer for fault in refused.value.faults] == [pointer]
 
 
-@pytest.mark.parametrize(("end", "has_hint"), [(NOW_MS // 1000, True), (10**12 - 1, True), (10**12, False)])
+@each_row(("end", "has_hint"), [(NOW_MS // 1000, True), (10**12 - 1, True), (10**12, False)])
 def test_an_end_that_looks_like_seconds_is_hinted_at(end: int, *, has_hint: bool) -> None:
     with pytest.raises(InvalidTimestamp) as refused:
         check_config(cron(endDate=end), NOW_MS, CHAINS)
@@ -93,7 +94,7 @@ def test_the_end_is_read_from_numbers_and_from_text() -> None:
     assert [end_date_ms(cron(endDate=end)) for end in (0, "0", 5, "5")] == [0, 0, 5, 5]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("owners", "signers"),
     [({ONE.raw}, set()), ({ONE.raw}, {TWO}), ({ONE.raw, TWO.raw}, {ONE}), ({ONE.raw, TWO.raw}, {ONE, TWO})],
     ids=["nobody", "another", "one-of-two-owners", "each-under-another-scheme"],
@@ -103,7 +104,7 @@ def test_a_deactivation_that_is_not_by_the_one_owner_is_refused(owners: set[byte
         check_owner(owners, frozenset(signers))
 
 
-@pytest.mark.parametrize("signers", [{ONE}, {ONE, TWO}])
+@each_row("signers", [{ONE}, {ONE, TWO}])
 def test_the_owner_may_deactivate_under_either_scheme(signers: set[Address]) -> None:
     check_owner({ONE.raw}, frozenset(signers))
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from counted_calls import calls_within, counted_calls
+from each_row import each_row
 from muniment.protocol.errors import InvalidConfig
 from muniment.protocol.triggers.schedule import (
     CRON_LENGTH_MAX,
@@ -44,7 +45,7 @@ def accepted(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: repr(case["expression"]))
+@each_row("case", VECTORS["cases"], ids=lambda case: repr(case["expression"]))
 def test_runs_when_cron_parser_says_so(case: dict[str, Any]) -> None:
     text = case["expression"]
     if "refused" in case or text in set().union(*LOOSER.values()):
@@ -64,7 +65,7 @@ def test_either_day_field_makes_a_day_match_star_steps_included() -> None:
     assert next_runs("0 0 */2 * 1", NOVEMBER_2026, 6) == [saturday + n * DAY_MS for n in (0, 2, 4, 6, 8, 9)]
 
 
-@pytest.mark.parametrize("text", ["0 0 31 2 *", "0 0 30 2 ?", "0 0 31 4,6,9,11 *", "0 0 30-31 2 *"])
+@each_row("text", ["0 0 31 2 *", "0 0 30 2 ?", "0 0 31 4,6,9,11 *", "0 0 30-31 2 *"])
 def test_a_schedule_that_never_runs_is_refused_quickly(text: str) -> None:
     with calls_within(10_000), pytest.raises(InvalidConfig, match="never runs"):
         check_cron(text)
@@ -101,7 +102,7 @@ def test_the_length_is_bounded() -> None:
         check_cron("*," * 5000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("* * * * * *", "five fields"),
@@ -182,7 +183,7 @@ def test_the_runs_of_years_are_counted_by_days() -> None:
     assert last_run("* * * * *", TIMESTAMP_MS_MAX) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         *(("1s", 1), ("90s", 90), ("15m", 900), ("1h", 3600), ("1d", 86_400), ("2w", 1_209_600)),
@@ -193,7 +194,7 @@ def test_a_delta_is_so_many_seconds(text: str, seconds: int) -> None:
     assert check_delta(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("", "0s", "-1h", "+1h", "1", "h", "1H", "1M", "01h", "1 h", " 1h", "1h ", "1h\n", "1.5h", "1h30m", "1:30"),

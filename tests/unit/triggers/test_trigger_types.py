@@ -7,6 +7,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from trigger_strategies import triggers
 
+from each_row import each_row
 from eth_signing import encode_typed_data
 from muniment.protocol.errors import InvalidTypedData
 from muniment.protocol.evm.typed_data import compile_types, digest
@@ -56,7 +57,7 @@ def test_the_types_to_sign_are_those_of_the_contract_in_its_order() -> None:
     assert pairs(types["TokenAmount"]) == "Token token, string amount"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "config"),
     [
         (CRON, "uint8 type, string schedule, string delta, uint256 endDate"),
@@ -68,7 +69,7 @@ def test_each_variant_has_its_config(config_type: int, config: str) -> None:
     assert pairs(types_for({}, config_type)["Config"]) == config
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inputs", "structs"),
     [({}, []), ({"a": "Token"}, ["Token"]), ({"a": "TokenAmount", "b": "int"}, ["Token", "TokenAmount"])],
 )
@@ -76,12 +77,12 @@ def test_token_structs_are_there_exactly_when_used(inputs: dict[str, str], struc
     assert list(types_for(inputs, ONCE)) == ["Trigger", "Input", "Config", *structs]
 
 
-@pytest.mark.parametrize("config_type", [CRON, EVENT, ONCE])
+@each_row("config_type", [CRON, EVENT, ONCE])
 def test_the_types_of_sign_params_pass(config_type: int) -> None:
     check_types(types_for(INPUTS, config_type), INPUTS, config_type)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "struct", "name", "word"),
     [
         (CRON, "Trigger", "executionFeeLimit", "string"),
@@ -104,7 +105,7 @@ def test_once_may_leave_its_start_out() -> None:
     check_types(altered("Config", members, ONCE), INPUTS, ONCE)
 
 
-@pytest.mark.parametrize("struct", ["Trigger", "Config"])
+@each_row("struct", ["Trigger", "Config"])
 def test_members_identified_by_name_have_any_order(struct: str) -> None:
     check_types(altered(struct, types_for(INPUTS, EVENT)[struct][::-1], EVENT), INPUTS, EVENT)
 
@@ -134,7 +135,7 @@ def test_every_order_and_spelling_is_hashed_as_its_own_types(
     assert struct_hash == compile_types(types, "Trigger").struct_hash(values)
 
 
-@pytest.mark.parametrize("name", ["x y", "x\n", "é", ""])
+@each_row("name", ["x y", "x\n", "é", ""])
 def test_an_input_must_be_named_with_an_identifier(name: str) -> None:
     inputs = {name: "bool"}
     with pytest.raises(InvalidTypedData) as error:
@@ -142,12 +143,12 @@ def test_an_input_must_be_named_with_an_identifier(name: str) -> None:
     assert error.value.faults[0].pointer == "/types/Input/0/name"
 
 
-@pytest.mark.parametrize("struct", ["Input", "Token", "TokenAmount"])
+@each_row("struct", ["Input", "Token", "TokenAmount"])
 def test_inputs_and_tokens_have_one_order(struct: str) -> None:
     assert refused_at(altered(struct, types_for(INPUTS, CRON)[struct][::-1])) == f"/types/{struct}/0"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "struct", "name", "word", "index"),
     [
         (CRON, "Trigger", "functionCid", "bytes", 0),
@@ -175,7 +176,7 @@ def test_spellings_outside_the_table_are_refused(
     assert refused_at(types, config_type=config_type) == f"/types/{struct}/{index}/type"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "word", "index"),
     [("x", "uint", 0), ("x", "uint8", 0), ("owner", "string", 1), ("spend", "TokenAmount[]", 2)],
 )
@@ -183,7 +184,7 @@ def test_an_input_has_the_manifests_type(name: str, word: str, index: int) -> No
     assert refused_at(retyped("Input", name, word)) == f"/types/Input/{index}"
 
 
-@pytest.mark.parametrize("struct", ["Trigger", "Input", "Config", "Token", "TokenAmount"])
+@each_row("struct", ["Trigger", "Input", "Config", "Token", "TokenAmount"])
 def test_a_struct_or_a_member_left_out_is_refused(struct: str) -> None:
     types = types_for(INPUTS, CRON)
 
@@ -191,7 +192,7 @@ def test_a_struct_or_a_member_left_out_is_refused(struct: str) -> None:
     assert refused_at({**types, struct: types[struct][:-1]}) == f"/types/{struct}"
 
 
-@pytest.mark.parametrize("struct", ["Trigger", "Input", "Config", "Token", "TokenAmount"])
+@each_row("struct", ["Trigger", "Input", "Config", "Token", "TokenAmount"])
 def test_one_member_more_or_twice_is_refused(struct: str) -> None:
     members = types_for(INPUTS, CRON)[struct]
     place = f"/types/{struct}/{len(members)}"
@@ -202,7 +203,7 @@ def test_one_member_more_or_twice_is_refused(struct: str) -> None:
         assert pointer.removesuffix("/name") == place
 
 
-@pytest.mark.parametrize("more", ["EIP712Domain", "Unused", "uint256", "", "a/b", "Trigger2"])
+@each_row("more", ["EIP712Domain", "Unused", "uint256", "", "a/b", "Trigger2"])
 def test_one_struct_more_is_refused(more: str) -> None:
     assert refused_at({**types_for(INPUTS, CRON), more: []}) == "/types"
 
@@ -212,7 +213,7 @@ def test_token_structs_that_no_input_uses_are_refused() -> None:
     assert refused_at(types_for({"a": "TokenAmount"}, CRON), {"a": "Token"}) == "/types"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "member", [None, 1, [], "x", {"name": "x"}, {"name": "x", "type": 1}, {"name": "x", "type": "uint256", "more": 1}]
 )
 def test_a_member_is_name_and_type_and_nothing_else(member: Any) -> None:
@@ -221,11 +222,11 @@ def test_a_member_is_name_and_type_and_nothing_else(member: Any) -> None:
     assert refused_at(types, {"x": "uint"}) == "/types/Input/0"
 
 
-@pytest.mark.parametrize("types", [None, [], "x", 1, True, {}])
+@each_row("types", [None, [], "x", 1, True, {}])
 def test_types_are_an_object(types: Any) -> None:
     assert refused_at(types) == "/types"
 
 
-@pytest.mark.parametrize("struct", [None, {}, "x", {"x": "uint256"}])
+@each_row("struct", [None, {}, "x", {"x": "uint256"}])
 def test_a_struct_is_an_array(struct: Any) -> None:
     assert refused_at({**types_for(INPUTS, CRON), "Input": struct}) == "/types/Input"

@@ -9,6 +9,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from trigger_strategies import triggers
 
+from each_row import each_row
 from eth_signing import encode_typed_data
 from muniment.protocol.errors import InvalidTypedData
 from muniment.protocol.evm.typed_data import digest
@@ -89,7 +90,7 @@ def test_the_message_shows_every_address_with_its_checksum() -> None:
 
 
 # A value that the encoder would take for the caller's own types, and that is refused before.
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value"),
     [
         ("/executionFeeLimit", 1),
@@ -129,7 +130,7 @@ def test_the_message_shows_every_address_with_its_checksum() -> None:
         ("/config/topics/2/1", "0x" + "1" * 64 + "\n"),
     ],
 )
-@pytest.mark.parametrize("spelling", ["sign-params", "text"])
+@each_row("spelling", ["sign-params", "text"])
 def test_values_are_narrower_than_their_types(path: str, value: Any, spelling: str) -> None:
     types = types_for(INPUTS, 1)
     if spelling == "text":
@@ -146,17 +147,17 @@ def test_values_are_narrower_than_their_types(path: str, value: Any, spelling: s
     assert refused_at(replaced(path, value), types) == "/values" + path
 
 
-@pytest.mark.parametrize("amount", ["", ".5", "1.", "1,5", "-1", "+1", "1e3", "0x1", " 1", "1\n", "١", 1, 1.5, None])
+@each_row("amount", ["", ".5", "1.", "1,5", "-1", "+1", "1e3", "0x1", " 1", "1\n", "١", 1, 1.5, None])
 def test_an_amount_of_tokens_is_plain_decimal(amount: Any) -> None:
     assert refused_at(replaced("/input/spend/amount", amount)) == "/values/input/spend/amount"
 
 
-@pytest.mark.parametrize("amount", ["0", "1", "007", "1.50", "0.0"])
+@each_row("amount", ["0", "1", "007", "1.50", "0.0"])
 def test_decimal_amounts_of_tokens_are_taken(amount: str) -> None:
     check_values(replaced("/input/spend/amount", amount), INPUTS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value"),
     [
         ("/input/n", 256),
@@ -183,7 +184,7 @@ def test_a_value_of_another_type_is_refused_at_its_place(path: str, value: Any) 
     assert refused_at(replaced(path, value)) == "/values" + path
 
 
-@pytest.mark.parametrize("chain", [True, 1.0, None, [], {}, "0x", 2**53])
+@each_row("chain", [True, 1.0, None, [], {}, "0x", 2**53])
 def test_a_token_that_differs_from_an_accepted_one_is_refused_at_the_difference(chain: Any) -> None:
     taken = trigger_hash(types_for(INPUTS, 1), replaced("/input/at/chainId", 1), INPUTS)
 
@@ -191,7 +192,7 @@ def test_a_token_that_differs_from_an_accepted_one_is_refused_at_the_difference(
     assert trigger_hash(types_for(INPUTS, 1), replaced("/input/at/chainId", "0x1"), INPUTS) == taken
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("token", "pointer"),
     [
         ({"address": TOKEN["address"]}, "/chainId"),
@@ -206,7 +207,7 @@ def test_a_token_of_another_shape_is_refused_at_its_place(token: Any, pointer: s
     assert refused_at(replaced("/input/spend/token", token)) == f"/values/input/spend/token{pointer}"
 
 
-@pytest.mark.parametrize("name", ["__proto__", "extra", "Input"])
+@each_row("name", ["__proto__", "extra", "Input"])
 def test_an_input_that_the_manifest_does_not_name_is_refused(name: str) -> None:
     assert refused_at(replaced(f"/input/{name}", 1)) == f"/values/input/{name}"
 
@@ -220,6 +221,6 @@ def test_a_deep_value_is_refused_without_recursion() -> None:
     assert refused_at(replaced("/config/topics", deep)) == "/values/config/topics/0/0"
 
 
-@pytest.mark.parametrize("values", [None, [], "x", 1, {}])
+@each_row("values", [None, [], "x", 1, {}])
 def test_values_are_an_object_with_a_config(values: Any) -> None:
     assert refused_at(values) in {"/values", "/values/config"}

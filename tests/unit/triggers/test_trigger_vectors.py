@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from counted_calls import calls_within
+from each_row import each_row
 from muniment.protocol.errors import InvalidTypedData, Refusal, SignatureMismatch
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature, personal_digest, recover
@@ -46,7 +47,7 @@ def manifest_of(types: Any) -> dict[str, str]:
     return {member["name"]: member["type"] for member in members if MANIFEST_TYPE.fullmatch(member["type"])}
 
 
-@pytest.mark.parametrize("case", cases("eip712_trigger_valid"), ids=lambda case: case["id"])
+@each_row("case", cases("eip712_trigger_valid"), ids=lambda case: case["id"])
 def test_a_valid_trigger_passes_when_a_manifest_can_declare_its_inputs(case: dict[str, Any]) -> None:
     inputs = manifest_of(case["types"])
     if case["id"] in NO_MANIFEST_DECLARES:
@@ -56,7 +57,7 @@ def test_a_valid_trigger_passes_when_a_manifest_can_declare_its_inputs(case: dic
         assert "0x" + trigger_hash(case["types"], case["values"], inputs).hex() == case["structHash"]
 
 
-@pytest.mark.parametrize("case", cases("eip712_trigger_hostile"), ids=lambda case: f"{case['id']}-{case['kind']}")
+@each_row("case", cases("eip712_trigger_hostile"), ids=lambda case: f"{case['id']}-{case['kind']}")
 def test_a_hostile_request_is_refused_quickly_and_an_honest_one_is_not(case: dict[str, Any]) -> None:
     with calls_within(CALLS_MAX):
         try:
@@ -70,7 +71,7 @@ def test_a_hostile_request_is_refused_quickly_and_an_honest_one_is_not(case: dic
     assert accepted is (case["expect"]["verdict"] == "accept" or case["id"] in LIFTED)
 
 
-@pytest.mark.parametrize("case", cases("deactivation_candidates"), ids=lambda case: f"{case['id']}-{case['kind']}")
+@each_row("case", cases("deactivation_candidates"), ids=lambda case: f"{case['id']}-{case['kind']}")
 def test_a_deactivation_is_signed_as_text_or_as_typed_data_and_in_no_other_way(case: dict[str, Any]) -> None:
     taken = {"eip191-text-comma", "eip712-string-array"}
     # Lists without a trigger, with one twice, or with somebody else's are refused by other rules than the signature.

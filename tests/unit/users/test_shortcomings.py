@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from each_row import each_row
 from muniment.chains.holdings import Held, Portfolio
 from muniment.chains.tokens import Token
 from muniment.protocol.evm.address import Address
@@ -15,7 +14,7 @@ def unpriced(number: int) -> Held:
     return Held(token, balance=1, allowance=0, price=None)
 
 
-@pytest.mark.parametrize(("count", "named", "last"), [(1, 1, "8453:0x"), (50, 50, "8453:0x"), (62, 51, "more=12")])
+@each_row(("count", "named", "last"), [(1, 1, "8453:0x"), (50, 50, "8453:0x"), (62, 51, "more=12")])
 def test_at_most_50_tokens_without_a_price_are_named(count: int, named: int, last: str) -> None:
     ((name, value),) = shortcomings(Portfolio([unpriced(number) for number in range(count)], {}, 1))
     tokens = value.decode().split(", ")

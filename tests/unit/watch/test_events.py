@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from each_row import each_row
 from muniment.operate.watch.events import (
     INTENT_EXECUTED,
     OPERATION_EXECUTED,
@@ -39,7 +40,7 @@ def test_the_topics_are_those_of_the_published_interface() -> None:
     assert TOPICS == (INTENT_EXECUTED, PROPOSAL_EXECUTED, OPERATION_EXECUTED, PROPOSAL_EXECUTED_ALONE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("execution", "kinds"),
     [
         pytest.param(LEGACY, ["intent", "intent", "proposal"], id="legacy"),
@@ -105,7 +106,7 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("log", HOSTILE)
+@each_row("log", HOSTILE)
 def test_a_malformed_or_irrelevant_log_gives_no_fact(log: Any) -> None:
     assert event_in(log) is None
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
+from each_row import each_row
 from muniment.service.resources.webhooks import hook_state
 from muniment.service.resources.webhooks.hook_state import Delivery, HookState, Verdict, is_due, judge
 from muniment.service.resources.webhooks.sending import Sent
@@ -42,7 +41,7 @@ def after_failures(count: int, chance: float = 0.5) -> list[int]:
     return waits
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "verdict"),
     [
         (200, Verdict.DELIVERED), (204, Verdict.DELIVERED), (299, Verdict.DELIVERED),
@@ -96,7 +95,7 @@ def test_a_failure_that_is_dated_in_the_future_is_dated_again() -> None:
     assert not is_due(replace(HOOK, due_at_ms=NOW_MS + HOUR_MS), NOW_MS)
 
 
-@pytest.mark.parametrize("chance", [0.0, 1.0])
+@each_row("chance", [0.0, 1.0])
 def test_an_event_is_refused_five_times_within_ten_minutes(chance: float) -> None:
     state, now_ms = HookState(HOOK), NOW_MS
     for _ in range(hook_state.REFUSALS_MAX - 1):

@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from standardwebhooks import Webhook as Verifier, WebhookVerificationError
 
+from each_row import each_row
 from muniment.service.auth.secrets import ring_of
 from muniment.service.resources.webhooks.sending import HookKeys, Signers, newest_secret_id, signed_fields, signers_of
 from muniment.service.resources.webhooks.store import Hook
@@ -42,7 +43,7 @@ def signatures(signers: Signers, body: bytes = b"{}", timestamp_s: int = NOW_MS 
     return fields["webhook-signature"].split(" ")
 
 
-@pytest.mark.parametrize(("secret", "message_id", "timestamp_s", "body", "signature"), VECTORS)
+@each_row(("secret", "message_id", "timestamp_s", "body", "signature"), VECTORS)
 def test_a_mac_is_that_of_the_test_vector(
     secret: str, message_id: str, timestamp_s: int, body: bytes, signature: str
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from each_row import each_row
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.protocol.errors import InvalidBody
 from muniment.service.resources.webhooks.sending import check_url, retry_after_s
@@ -38,7 +39,7 @@ async def answering(answer: Answer) -> AsyncGenerator[str]:
         server.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "https://hooks.example.org/", "https://hooks.example.org:443/", "https://hooks.example.org:8443/a?b=c",
@@ -49,7 +50,7 @@ def test_https_to_a_name_or_a_public_address_is_allowed(url: str) -> None:
     check_url(url, allow_private=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://hooks.example.org/", "https://hooks.example.org:80/", "https://hooks.example.org:1023/",
@@ -62,7 +63,7 @@ def test_http_low_ports_and_private_addresses_need_the_setting_for_development(u
     check_url(url, allow_private=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         (None, None), ("7", 7), ("0", 0), ("3600", 3_600), ("86400", 3_600), ("9" * 60, 3_600), ("9" * 65, None),

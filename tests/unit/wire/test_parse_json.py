@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from each_row import each_row
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.json_text import JSON_DEPTH_MAX, parse_json
 
@@ -45,7 +46,7 @@ def test_takes_an_object_apart_from_its_double(value: Any) -> None:
             parse_json(template.format(member).encode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '{"a":1,"a":1}',
@@ -68,7 +69,7 @@ def test_a_repeated_long_name_is_shown_in_part() -> None:
     assert len(refused.value.detail) < 100
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "why"),
     [
         (b"", "not JSON"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
+from each_row import each_row
 
 # The first thread stops while msgspec reads the annotations of a struct within a struct. The second one decodes the
 # same kind then: it has to wait, since what msgspec knows of the outer struct is incomplete.
@@ -46,7 +46,7 @@ _SHAPE = {
 }
 
 
-@pytest.mark.parametrize("kind", [_RECORD, _SHAPE], ids=["a-record", "an-operation"])
+@each_row("kind", [_RECORD, _SHAPE], ids=["a-record", "an-operation"])
 def test_two_threads_that_decode_a_kind_first_read_its_annotations_one_after_the_other(kind: dict[str, str]) -> None:
     program = [sys.executable, "-c", _PROGRAM.format(**kind)]
     done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
