@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,15 +15,12 @@ import httpx2
 import pytest
 
 import warm
+from answers import ok
 from muniment.service.storage.migrate import migrations
 from ports import free_port
-from service import Service
+from service import LOADED_ANEW, Service
 
 SECONDS_MAX = 60
-
-
-def command(*words: str | Path) -> list[str]:
-    return [sys.executable, "-m", "muniment", *map(str, words)]
 
 
 def muniment(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -113,8 +109,8 @@ def test_demo_walks_through_a_running_service(service: Service) -> None:
         walked = muniment("demo", "--url", service.url)
         assert walked.returncode == 0, walked
         assert_walked(walked.stdout)
-        assert len(httpx2.get(f"{service.url}/triggers?active=false").json()) == number
-        assert len(httpx2.get(f"{service.url}/functions").json()) == 1
+        assert len(ok(httpx2.get(f"{service.url}/triggers?active=false")).json()) == number
+        assert len(ok(httpx2.get(f"{service.url}/functions")).json()) == 1
 
 
 def test_demo_without_a_service_is_reported_in_one_line() -> None:
@@ -124,26 +120,25 @@ def test_demo_without_a_service_is_reported_in_one_line() -> None:
     assert "does not answer" in line
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
-def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: signal.Signals) -> None:
+def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path) -> None:
     environment = {**os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org"}  # where it is not
-    for _ in range(2):  # the second time on the data of the first
-        words = command("demo", "--data-dir", tmp_path / "data", "--port", str(free_port()))
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-        ) as demo:  # fmt: skip
-            assert demo.stdout is not None
+    for number in (signal.SIGINT, signal.SIGTERM):  # the second time on the data of the first
+        demo = warm.popen(["demo", "--data-dir", str(tmp_path / "data"), "--port", str(free_port())], environment)
+        assert demo.stdout is not None
+        try:
             said = ""
             while "Ctrl-C" not in said:
                 line = demo.stdout.readline()
                 assert line, said
                 said += line
             url = said.partition("listens on ")[2].split()[0]
-            assert httpx2.get(f"{url}/healthz").status_code == 200
-            (newest, *_) = httpx2.get(f"{url}/triggers?active=true").json()
+            assert ok(httpx2.get(f"{url}/healthz"))
+            (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
             assert (newest["config"]["schedule"], newest["description"]) == ("* * * * *", "Every minute, for a day")
+        finally:
             demo.send_signal(number)
-            assert demo.wait(SECONDS_MAX) == 0
+        assert demo.wait(SECONDS_MAX) == 0, number
+        demo.stdout.close()
         assert_walked(said)
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(f"{url}/healthz")
@@ -157,25 +152,38 @@ def test_demo_says_why_its_service_did_not_start(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_every_process_logs_as_the_settings_say(
-    tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    environment = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "all"}
-    with Service(tmp_path / "data", workers=workers, environment=environment) as service:
-        httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"})
+LOGGING = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "all"}
+
+
+def assert_logs_a_request(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
+    ok(httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"}))
+    service.stop()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/functions"]
 
 
-def test_a_secret_in_a_file_stays_out_of_the_environment_of_workers(tmp_path: Path) -> None:
-    secrets = {"MUNIMENT_SECRET_FILE": "ab" * 32, "MUNIMENT_TLOG_KEY_FILE": "cd" * 32}
+def test_the_process_logs_as_the_settings_say(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Service(tmp_path / "data", environment=LOGGING) as service:
+        assert_logs_a_request(service, capfd)
+
+
+def test_workers_log_as_the_settings_say_and_their_environment_has_no_secret_of_a_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secrets = {
+        "MUNIMENT_SECRET_FILE": "ab" * 32, "MUNIMENT_TLOG_KEY_FILE": "cd" * 32,
+        "MUNIMENT_IPFS_PIN_AUTHORIZATION_FILE": "Bearer of-the-node",
+    }  # fmt: skip
     for name, secret in secrets.items():
         (tmp_path / name).write_text(secret)
-    environment = {"MUNIMENT_TLOG_NAME": "registry.example", **{name: str(tmp_path / name) for name in secrets}}
-    with Service(tmp_path / "data", workers=2, environment=environment) as service:
-        given = [Path(f"/proc/{pid}/environ").read_bytes() for pid in service.worker_pids()]
-    assert len(given) == 2
+    environment = {
+        "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_IPFS_PIN_URL": f"http://127.0.0.1:{free_port()}",
+        **LOGGING, **{name: str(tmp_path / name) for name in secrets},
+    }  # fmt: skip
+    with Service(tmp_path / "data", workers=2, environment=environment, program=LOADED_ANEW) as service:
+        given = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (service.pid, *service.worker_pids())]
+        assert_logs_a_request(service, capfd)
+    assert len(given) == 3
     for each in given:
         assert b"MUNIMENT_TLOG_KEY_FILE=" in each
         assert not any(secret.encode() in each for secret in secrets.values())

@@ -21,7 +21,7 @@ from answers import ok
 from builders import Bundle, TriggerDraft, signed_in
 from muniment.service.running.settings import Settings
 from ports import free_port
-from service import Service, is_there
+from service import LOADED_ANEW, Service, is_there
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
@@ -171,7 +171,7 @@ def test_a_signal_that_comes_before_the_server_runs_stops_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("pause", [0.0, 0.2, 0.4, 0.6])
 def test_a_signal_while_it_starts_is_not_lost(tmp_path: Path, pause: float) -> None:
-    service = Service(tmp_path / "data", program=["-c", "from muniment.__main__ import main; main()"])  # loads it all
+    service = Service(tmp_path / "data", program=LOADED_ANEW)
     service.launch()
     assert service.process is not None
     time.sleep(pause)

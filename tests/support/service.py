@@ -21,6 +21,8 @@ import warm
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 90
+# The `program` of a test about what each process sets up by itself: none is forked, workers neither.
+LOADED_ANEW = ("-c", "from muniment.__main__ import main; main()")
 
 
 class Service:
@@ -118,7 +120,8 @@ class Service:
     def worker_pids(self) -> set[int]:
         """Ids of the workers, also of those that are starting."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return {int(pid) for pid in children if b"spawn_main" in _read(f"/proc/{pid}/cmdline")}
+        named = {pid: _read(f"/proc/{pid}/cmdline") + _read(f"/proc/{pid}/comm") for pid in children}
+        return {int(pid) for pid, name in named.items() if b"spawn_main" in name}
 
     def serving_pids(self) -> set[int]:
         """Ids of the workers that accept connections."""

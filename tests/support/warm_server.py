@@ -10,21 +10,23 @@ import atexit
 import gc
 import importlib
 import json
+import multiprocessing.util
 import os
+import pkgutil
 import runpy
 import selectors
+import signal
 import socket
 import sys
+import traceback
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 MESSAGE_BYTES_MAX = 1 << 20
-# What a command loads when it is called, so that the process that forks has it already.
-_LOADED = (
-    "muniment.__main__", "muniment.cli.events", "muniment.cli.logs", "muniment.cli.serve", "muniment.operate.databases",
-    "muniment.service.app", "muniment.service.server.run", "muniment.service.storage.postgres.engine",
-    "muniment.service.storage.sqlite.engine", "uvloop",
-)  # fmt: skip
+# What commands load when they are called, so that the process that forks has it already.
+_LOADED = ("muniment.__main__", "muniment.client", "muniment.cli", "muniment.operate", "muniment.service", "uvloop")
 # What only some commands load, before the first of them is forked.
 _LOADED_FOR = {"relayer": ("muniment.relayer.program",), "launcher": ("muniment.guest.launcher",)}
 
@@ -81,15 +83,75 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     )
 
 
+def _forked(_interpreter: bytes, words: Sequence[str], kept: Iterable[int]) -> int:
+    """Instead of `multiprocessing.util.spawnv_passfds`: a worker of the command is forked by it, and loads nothing.
+
+    `words` are what an interpreter would be given, with the text after `-c` that it would run.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # The handlers of this process are not those of a new interpreter.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        if pid := os.fork():
+            return pid
+        _begin_again({*range(3), *kept}, before)
+        _run_worker(words[words.index("-c") + 1 :])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_again(kept: set[int], mask: Iterable[int]) -> None:
+    """Leave the signals and descriptors of the process that forked this one."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    # Objects that have a descriptor are still there, and may close it: none of these numbers is free until then.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
+        if number not in kept and number != nothing:
+            with suppress(OSError):  # the directory itself was one
+                os.fstat(number)
+                os.dup2(nothing, number, inheritable=False)
+    os.close(nothing)
+
+
+def _run_worker(words: Sequence[str]) -> NoReturn:
+    """Run the text of an interpreter's `-c`, and end."""
+    text, *arguments = words
+    status = 1
+    try:
+        # How `Service.worker_pids` tells a worker from the tracker of its resources.
+        Path("/proc/self/comm").write_text("spawn_main" if "spawn_main" in text else "tracker", "ascii")
+        sys.argv = ["-c", *arguments]
+        exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - a text of the library
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except BaseException:  # noqa: BLE001 - as an interpreter reports it
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
 def main() -> None:
     """Load, serve, and run the command in a new process."""
     statuses: list[int] = []
     atexit.register(_end, statuses)  # the first that is registered runs last
     for name in _LOADED:
-        importlib.import_module(name)
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
+            with suppress(ImportError):  # the library of an extra that is not installed
+                importlib.import_module(module.name)
     gc.freeze()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
+        multiprocessing.util.spawnv_passfds = _forked
         statuses.append(_status_of(*request["program"]))
 
 
