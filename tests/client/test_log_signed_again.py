@@ -21,7 +21,8 @@ from muniment.client import Forged, Registry, Retry
 from muniment.client.flows.log.proving import Provable
 from muniment.protocol.errors import NotLoggedYet
 from muniment.protocol.log.notes import COSIGNATURE, signing_key
-from proving import NODE, Failed, prove
+from node_program import NODE
+from proving import Failed, prove
 
 each_lie = pytest.mark.parametrize("lie", LIES, ids=[each.tell.__name__ for each in LIES])
 

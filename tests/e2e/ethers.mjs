@@ -1,5 +1,6 @@
 // Does with ethers what a wallet, or whoever checks a wallet's signature, does.
-// Standard input: a JSON array of tasks; standard output: the array of their results.
+// Each line of standard input is a JSON array of tasks; a line of standard output, the array of their results.
+import { createInterface } from 'node:readline'
 import { Wallet, getBytes, verifyMessage, verifyTypedData } from 'ethers'
 
 const tasks = {
@@ -10,8 +11,8 @@ const tasks = {
   signerOfText: ({ text, signature }) => verifyMessage(text, signature),
 }
 
-let input = ''
-for await (const chunk of process.stdin) input += chunk
-const results = []
-for (const { task, ...values } of JSON.parse(input)) results.push(await tasks[task](values))
-process.stdout.write(JSON.stringify(results))
+for await (const line of createInterface({ input: process.stdin })) {
+  const results = []
+  for (const { task, ...values } of JSON.parse(line)) results.push(await tasks[task](values))
+  process.stdout.write(`${JSON.stringify(results)}\n`)
+}

@@ -1,7 +1,9 @@
-// Reads a bundle from a gateway that it does not trust, and checks every block against its CID:
-// block by block with Helia's gateway client, or from one CAR file with @ipld/car.
-// Arguments: the gateway's URL, the bundle's CID, `blocks` or `car`. Standard output: the sha2-256 of each file.
+// Reads bundles from gateways that it does not trust, and checks every block against its CID: block by block with
+// Helia's gateway client, or from one CAR file with @ipld/car.
+// Standard input: a JSON array of [URL of the gateway, CID of the bundle, `blocks` or `car`]; standard output: the array
+// of the answers, each {is: the sha2-256 of each file} or {error: message}.
 import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { trustlessGatewayBlockBroker } from '@helia/trustless-gateway-client'
 import { CarReader } from '@ipld/car'
 import { uriToMultiaddr } from '@multiformats/uri-to-multiaddr'
@@ -41,15 +43,22 @@ async function car (url, root) {
   }
 }
 
-const [url, text, form] = process.argv.slice(2)
-const root = CID.parse(text)
-const store = form === 'car' ? await car(url, root) : blocks(url)
-const files = {}
-const directory = await exporter(root, store)
-for await (const { cid, name } of directory.entries()) {
-  const file = await exporter(cid, store)
-  const hash = createHash('sha256')
-  for await (const chunk of file.content()) hash.update(chunk)
-  files[name] = hash.digest('hex')
+async function hashes ([url, text, form]) {
+  const root = CID.parse(text)
+  const store = form === 'car' ? await car(url, root) : blocks(url)
+  const files = {}
+  const directory = await exporter(root, store)
+  for await (const { cid, name } of directory.entries()) {
+    const file = await exporter(cid, store)
+    const hash = createHash('sha256')
+    for await (const chunk of file.content()) hash.update(chunk)
+    files[name] = hash.digest('hex')
+  }
+  return files
 }
-process.stdout.write(JSON.stringify(files))
+
+const answers = []
+for (const each of JSON.parse(readFileSync(0, 'utf-8'))) {
+  answers.push(await hashes(each).then((files) => ({ is: files }), (error) => ({ error: error.message })))
+}
+process.stdout.write(JSON.stringify(answers))

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from node_program import NODE, NodeProgram
+
 HERE = Path(__file__).parent
-_NODE = shutil.which("node")
+_ETHERS = NodeProgram(HERE / "ethers.mjs")
 _SECONDS_MAX = 60
 
 # For `pytestmark`: these tests are left out for one reason only.
 NODE_TESTS = [
     pytest.mark.node,
-    pytest.mark.skipif(_NODE is None, reason="Node.js is not installed"),
+    pytest.mark.skipif(NODE is None, reason="Node.js is not installed"),
     pytest.mark.skipif(
         not (HERE / "node_modules").is_dir(), reason="node_modules is not there: run tests/e2e/install.py"
     ),
@@ -30,7 +31,7 @@ class ScriptFailed(Exception):
 
 def run_script(script: str, *arguments: str, given: object = None) -> str:
     """The standard output of a script that was given JSON on its standard input."""
-    command = [_NODE or "node", str(HERE / script), *arguments]
+    command = [NODE or "node", str(HERE / script), *arguments]
     done = subprocess.run(
         command, input=json.dumps(given), capture_output=True, text=True, timeout=_SECONDS_MAX, check=False
     )
@@ -41,9 +42,13 @@ def run_script(script: str, *arguments: str, given: object = None) -> str:
 
 def with_ethers(*tasks: dict[str, Any]) -> list[Any]:
     """The results of tasks of ethers.mjs."""
-    return json.loads(run_script("ethers.mjs", given=tasks))
+    return _ETHERS.ask(tasks)
 
 
-def read_bundle(url: str, cid: str, form: str) -> dict[str, str]:
-    """Name to sha2-256 of the files that a client has read and verified."""
-    return json.loads(run_script("gateway.mjs", url, cid, form))
+def read_bundles(*asked: tuple[str, str, str]) -> list[dict[str, str] | str]:
+    """What a client has read from each gateway `(URL, CID, form)`; a form is `blocks` or `car`.
+
+    Name to sha2-256 of the files that it has verified, or the message of its error.
+    """
+    answers: list[dict[str, Any]] = json.loads(run_script("gateway.mjs", given=asked))
+    return [each.get("is") or each["error"] for each in answers]

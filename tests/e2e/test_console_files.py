@@ -10,7 +10,8 @@ import pytest
 
 from muniment.service.console.page import without_comments
 from muniment.service.http.html.frame import style_sheet
-from proving import ASSETS, NODE
+from node_program import NODE
+from proving import ASSETS
 
 HERE = Path(__file__).parent
 _MINIFY = """

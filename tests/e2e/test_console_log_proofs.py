@@ -9,7 +9,8 @@ import pytest
 from log_site import NOW_S, LogSite, SiteEpoch, trigger_fact
 from muniment.protocol.log.checkpoints import parse_proof
 from muniment.protocol.log.entries import DeactivationFact, FunctionFact, description_hash
-from proving import NODE, Failed, prove
+from node_program import NODE
+from proving import Failed, prove
 
 pytestmark = [pytest.mark.node, pytest.mark.skipif(NODE is None, reason="Node.js is not installed")]
 

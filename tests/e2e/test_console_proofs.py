@@ -23,7 +23,8 @@ from muniment.protocol.ipfs.cid import DAG_PB, SHA2_256, Cid, CidParts, decode_c
 from muniment.protocol.ipfs.dag_pb import Link, encode_node
 from muniment.protocol.ipfs.unixfs import PROFILES, Import, encode_file_data, import_files
 from muniment.protocol.wire import iso_time
-from proving import ASSETS, HERE, NODE, Failed, prove
+from node_program import NODE
+from proving import ASSETS, HERE, Failed, prove
 
 VECTORS = HERE.parent / "vectors"
 BUNDLES = sorted(path for path in (VECTORS / "bundles").iterdir() if path.is_dir())

@@ -1,6 +1,6 @@
-// Answers questions about the console's proofs: a JSON array of [function, ...arguments] comes in, an array of answers
-// goes out, each {is: value} or {error: message}. Bytes are hex texts.
-import { readFileSync } from "node:fs";
+// Answers questions about the console's proofs: for each line with a JSON array of [function, ...arguments], a line with
+// an array of answers, each {is: value} or {error: message}. Bytes are hex texts.
+import { createInterface } from "node:readline";
 
 const proofs = new URL("../../../src/muniment/service/console/assets/proofs/", import.meta.url);
 const load = (name) => import(new URL(name, proofs).href);
@@ -42,12 +42,14 @@ Object.assign(known, {
   functionEntry: (record) => log.functionEntry(record),
   entryName: (entry) => log.nameOf(entry),
 });
-const answers = [];
-for (const [name, ...given] of JSON.parse(readFileSync(0, "utf-8"))) {
-  try {
-    answers.push({ is: await known[name](...given) });
-  } catch (error) {
-    answers.push({ error: error.message, kind: error.constructor.name });
+for await (const line of createInterface({ input: process.stdin })) {
+  const answers = [];
+  for (const [name, ...given] of JSON.parse(line)) {
+    try {
+      answers.push({ is: await known[name](...given) });
+    } catch (error) {
+      answers.push({ error: error.message, kind: error.constructor.name });
+    }
   }
+  process.stdout.write(`${JSON.stringify(answers)}\n`);
 }
-process.stdout.write(JSON.stringify(answers));
