@@ -17,15 +17,16 @@ T = TypeVar("T")
 # What empties a database, as a function of a session: so the statements are planned once, not for each test.
 # References are not looked at for a session that says it replays what was checked before. What is left is in its first
 # epoch, as a database that was just migrated. Numbers start again, because the last 16 bits of the sequence order the
-# rows of one transaction: where they overflow would depend on the tests that ran before. A table that has grown is
+# rows of one transaction: where they overflow would depend on the tests that ran before. If a table has grown, all are
 # truncated, since the rows that were deleted are still looked at.
 _PREPARE = """SET session_replication_role = replica;
-DO $make$ DECLARE body text; BEGIN
-  SELECT string_agg(
-      format('IF pg_relation_size(%1$L) > 1048576 THEN TRUNCATE %1$I; ELSE DELETE FROM %1$I; END IF;', tablename), ' '
-    ) INTO body
+DO $make$ DECLARE grown text; deletes text; names text; BEGIN
+  SELECT string_agg(format('pg_relation_size(%1$L) > 1048576', tablename), ' OR '),
+      string_agg(format('DELETE FROM %1$I;', tablename), ' '), string_agg(format('%1$I', tablename), ', ')
+    INTO grown, deletes, names
     FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('schema_migrations', 'epoch', 'feed');
-  EXECUTE format('CREATE FUNCTION pg_temp.empty() RETURNS void LANGUAGE plpgsql AS %L', 'BEGIN ' || body || '
+  EXECUTE format('CREATE FUNCTION pg_temp.empty() RETURNS void LANGUAGE plpgsql AS %L', 'BEGIN
+    IF ' || grown || ' THEN TRUNCATE ' || names || '; ELSE ' || deletes || ' END IF;
     UPDATE epoch SET renewals = 0 WHERE renewals <> 0;
     UPDATE feed SET floor_seq = 0 WHERE floor_seq <> 0;
     PERFORM setval(''row_numbers'', 1, false);
