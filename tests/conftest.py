@@ -211,11 +211,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     Rows, their order, pages, concurrency and faults are shown on both engines. What is decided before a row is read or
     written (decoders, signatures, types, sizes, formats of answers, access by the form of a credential) is one code for
-    both: such a test has the mark `one_engine` and runs on SQLite. `parametrize("database_url", …,
-    indirect=True)` says it itself.
+    both: such a test has the mark `one_engine` and runs on SQLite. A `parametrize` with `database_url` says it itself.
     """
     definition = metafunc.definition
-    says = [mark for mark in definition.iter_markers("parametrize") if mark.args[0] == "database_url"]
+    says = [mark for mark in definition.iter_markers("parametrize") if "database_url" in mark.args[0]]
     if "database_url" not in metafunc.fixturenames or definition.path.parent.name != "api" or says:
         return
     engines = ["sqlite", "postgres"]

@@ -32,7 +32,10 @@ def under(app: Any, prefix: str) -> Any:
     return served
 
 
-@pytest.mark.parametrize("prefix", ["", "/registry"])
+# Links are the same on both engines: each walk takes a second.
+@pytest.mark.parametrize(
+    ("database_url", "prefix"), [("postgres", ""), ("sqlite", "/registry")], indirect=["database_url"]
+)
 async def test_every_link_of_every_page_leads_somewhere(app: Application, world: World, prefix: str) -> None:
     transport = httpx2.ASGITransport(app=under(app, prefix) if prefix else app)
     start, seen = f"http://test{prefix}/", set[str]()
@@ -58,6 +61,7 @@ async def test_every_link_of_every_page_leads_somewhere(app: Application, world:
     assert len([each for each in paths if each.startswith("/console/intents/")]) > 20
 
 
+@pytest.mark.one_engine
 async def test_the_text_of_a_stranger_is_text_on_every_page(reader: httpx2.AsyncClient, world: World) -> None:
     places = [
         "console", "console/triggers", f"console/triggers/{world.triggers[-1]['sig']}", "console/functions",
@@ -81,6 +85,7 @@ async def test_the_text_of_a_stranger_is_text_on_every_page(reader: httpx2.Async
 NAMES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=60)
 
 
+@pytest.mark.one_engine
 @hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, number=st.integers(1_000, 9_000_000))
 async def test_any_name_of_a_function_stays_a_text(reader: httpx2.AsyncClient, name: str, number: int) -> None:
@@ -90,6 +95,7 @@ async def test_any_name_of_a_function_stays_a_text(reader: httpx2.AsyncClient, n
     assert outline.tags.count("bdi") >= 2
 
 
+@pytest.mark.one_engine
 async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> None:
     for path, words in {
         "console": "None arrived", "console/functions": "Deploy the first one",
@@ -103,33 +109,36 @@ async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> 
         assert words in Outline(answer.text).text, path
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [
-        ("/console/triggers/0x12", 400, "invalid-signature"), ("/console/intents/0x12", 400, "invalid-hex"),
-        (f"/console/triggers/0x{'11' * 64}1b", 404, "trigger-not-found"), ("/console/nothing", 404, "unknown-path"),
-        (f"/console/intents/0x{'11' * 32}", 404, "intent-not-found"),
-        ("/console/runs/0x12", 400, "invalid-hex"), (f"/console/runs/0x{'11' * 32}", 404, "execution-not-found"),
-        ("/console/runs?result=x", 400, "invalid-parameter"),
-        ("/console/addresses/0x1", 400, "invalid-address"),
-        ("/console/functions/Qm", 400, "invalid-cid"), ("/console/triggers?cursor=x", 400, "invalid-parameter"),
-        ("/console/intents?op=9", 400, "invalid-parameter"), ("/console/assets/x/frame.js", 404, "unknown-path"),
-    ],
-)  # fmt: skip
+REFUSED = [
+    ("/console/triggers/0x12", 400, "invalid-signature"), ("/console/intents/0x12", 400, "invalid-hex"),
+    (f"/console/triggers/0x{'11' * 64}1b", 404, "trigger-not-found"), ("/console/nothing", 404, "unknown-path"),
+    (f"/console/intents/0x{'11' * 32}", 404, "intent-not-found"),
+    ("/console/runs/0x12", 400, "invalid-hex"), (f"/console/runs/0x{'11' * 32}", 404, "execution-not-found"),
+    ("/console/runs?result=x", 400, "invalid-parameter"),
+    ("/console/addresses/0x1", 400, "invalid-address"),
+    ("/console/functions/Qm", 400, "invalid-cid"), ("/console/triggers?cursor=x", 400, "invalid-parameter"),
+    ("/console/intents?op=9", 400, "invalid-parameter"), ("/console/assets/x/frame.js", 404, "unknown-path"),
+]  # fmt: skip
+
+
+@pytest.mark.one_engine
 async def test_a_refusal_is_a_page_for_a_browser_and_a_document_for_others(
-    reader: httpx2.AsyncClient, path: str, status: int, code: str
+    reader: httpx2.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    page = await reader.get(path)
-    assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
-    assert code in Outline(page.text).text
-    assert "script-src" not in page.headers["content-security-policy"]
-    assert page.headers["x-request-id"] in page.text
-    document = await reader.get(path, headers={"accept": "application/json"})
-    assert (document.status_code, document.json()["code"]) == (status, code)
-    refused = await reader.post(path.partition("?")[0], headers=BROWSER)
-    assert refused.status_code in {404, 405}
+    for path, status, code in REFUSED:
+        with subtests.test(path):
+            page = await reader.get(path)
+            assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+            assert code in Outline(page.text).text
+            assert "script-src" not in page.headers["content-security-policy"]
+            assert page.headers["x-request-id"] in page.text
+            document = await reader.get(path, headers={"accept": "application/json"})
+            assert (document.status_code, document.json()["code"]) == (status, code)
+            refused = await reader.post(path.partition("?")[0], headers=BROWSER)
+            assert refused.status_code in {404, 405}
 
 
+@pytest.mark.one_engine
 async def test_empty_fields_of_a_form_are_left_out(reader: httpx2.AsyncClient, world: World) -> None:
     all_of_them = await reader.get("/console/triggers?active=&signer=&functionCid=")
     assert all(each["sig"][:8] in all_of_them.text for each in world.triggers)
@@ -175,6 +184,7 @@ async def test_what_is_found_and_how(reader: httpx2.AsyncClient, world: World) -
         assert words in answer.text
 
 
+@pytest.mark.one_engine
 async def test_the_service_page_tells_no_secret(reader: httpx2.AsyncClient, context: Context) -> None:
     page = (await reader.get("/console/service")).text
     assert "0xd0515f681373c2feae6301dd219f013bf536ad6a34fd30023074381fa8858d04" in page  # the domain, as EIP-712 has it
@@ -184,6 +194,7 @@ async def test_the_service_page_tells_no_secret(reader: httpx2.AsyncClient, cont
     assert "postgres" not in page
 
 
+@pytest.mark.one_engine
 async def test_files_are_kept_for_ever_under_their_hash(reader: httpx2.AsyncClient) -> None:
     links = [link for link in Outline((await reader.get("/console/triggers/new")).text).links if "/assets/" in link]
     assert len(links) <= 14 * 2
@@ -196,6 +207,7 @@ async def test_files_are_kept_for_ever_under_their_hash(reader: httpx2.AsyncClie
         assert whole.headers["content-type"].split(";")[0] in {"text/javascript", "text/css"}
 
 
+@pytest.mark.one_engine
 async def test_search_engines_are_asked_to_stay_away(reader: httpx2.AsyncClient) -> None:
     answer = await reader.get("/robots.txt")
     assert (answer.headers["content-type"], "Disallow: /console" in answer.text) == ("text/plain; charset=utf-8", True)
@@ -206,6 +218,7 @@ class TestConsoleOff:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, console=False)
 
+    @pytest.mark.one_engine
     async def test_there_is_no_page_and_no_link_to_one(self, reader: httpx2.AsyncClient) -> None:
         for path in ("/console", "/console/triggers", "/console/assets/x/frame.js"):
             answer = await reader.get(path)

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.spoils_events("rows are filled in by SQL"),
 ]
 
-FEW, MANY = 1_000, 40_000
+FEW, MANY = 1_000, 10_000
 NOW_S = NOW_MS // 1_000
 USERS, SETTLERS, SIGNATURES = 8, 3, 12
 # Some dozen steps for each row of a page; and as many for each of the rows that are looked at before a search gives

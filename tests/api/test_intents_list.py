@@ -21,7 +21,7 @@ from intents_world import (
 )
 from trigger_world import check_refusal, next_of, walk
 
-from answers import cursor_at
+from answers import cursor_at, ok
 from conftest import NOW_MS, Clock
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.protocol.wire import UINT256_MAX
@@ -32,7 +32,7 @@ from muniment.service.resources.intents import listing
 from muniment.service.resources.intents.store import mark_expired
 
 ROWS = 110
-MIXES = 80
+MIXES = 30
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def world(
 ) -> Shelf:
     """Before and after a sweep, also one of another time or grace than this one's.
 
-    With a walk that reaches everything, and with shorter ones, which give up sooner.
+    With a walk that reaches everything, and with shorter ones, which give up sooner. Each is asked something else.
     """
     sweep, rows_walked_max = request.param
     monkeypatch.setattr(listing, "ROWS_WALKED_MAX", rows_walked_max)  # no argument of a request reaches it
@@ -91,23 +91,23 @@ async def hashes(client: httpx2.AsyncClient, query: dict[str, Any]) -> list[str]
 async def test_every_filter_and_every_pair_answers_what_the_model_answers(
     client: httpx2.AsyncClient, world: Shelf
 ) -> None:
-    chance = random.Random(12)
+    chance = random.Random(12 + listing.ROWS_WALKED_MAX)
     seen = 0
     for names in [(), *itertools.combinations(FILTERS, 1), *itertools.combinations(FILTERS, 2)]:
-        for _ in range(4):
+        for _ in range(1 if len(names) > 1 else 3):
             drawn = world.draw(chance)
             query = {**{name: drawn[name] for name in names}, "sort": chance.choice([1, -1]), **draw_generation(chance)}
             rows = world.expected(query, NOW_MS)
             seen += len(rows)
-            assert await hashes(client, {**query, "limit": 100}) == rows, query
+            assert await hashes(client, {**query, "limit": 100}) == rows[:100], query
             assert await hashes(client, {**query, "limit": 3, "offset": 2}) == rows[2:5], query
-    assert seen > 500  # the queries do not all answer nothing
+    assert seen > 200  # the queries do not all answer nothing
 
 
 async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
     client: httpx2.AsyncClient, world: Shelf
 ) -> None:
-    chance = random.Random(13)
+    chance = random.Random(13 + listing.ROWS_WALKED_MAX)
     seen = 0
     for _ in range(MIXES):
         drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.3}
@@ -120,13 +120,12 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
     assert seen > MIXES
 
 
-@pytest.mark.parametrize("generation", ["1", "2", "all"])
 async def test_pages_after_a_long_offset_answer_what_the_model_answers(
-    client: httpx2.AsyncClient, world: Shelf, generation: str, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, world: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "OFFSET_QUICK_MAX", 1)
-    chance = random.Random(14)
-    for offset, sort in itertools.product((2, 5, 30, 200), (1, -1)):
+    chance = random.Random(14 + listing.ROWS_WALKED_MAX)
+    for generation, offset, sort in itertools.product(("1", "2", "all"), (2, 5, 30, 200), (1, -1)):
         drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.2}
         query = {**drawn, "generation": generation, "sort": sort}
         rows = world.expected(query, NOW_MS)
@@ -136,7 +135,7 @@ async def test_pages_after_a_long_offset_answer_what_the_model_answers(
 async def test_the_rows_of_a_listing_fulfil_its_filter(client: httpx2.AsyncClient, world: Shelf) -> None:
     for status, generation in itertools.product(STATUSES, ("1", "2", "all")):
         query = {"status": status, "generation": generation}
-        page = (await client.get("/intents", params={**query, "limit": 100})).json()
+        page = ok(await client.get("/intents", params={**query, "limit": 100})).json()
         assert len(page) == len(world.expected(query, NOW_MS)) > 0
         assert {intent["status"] for intent in page} == {status}
         for intent in page[:3]:
@@ -157,17 +156,15 @@ async def test_deadlines_are_compared_exactly(client: httpx2.AsyncClient, contex
             ("deadlineAfter", [each for each in deadlines if each > bound]),
             ("deadlineBefore", [each for each in deadlines if each <= bound]),
         ):
-            page = (await client.get("/intents", params={name: bound, "sort": 1})).json()
+            page = ok(await client.get("/intents", params={name: bound, "sort": 1})).json()
             assert [int(intent["deadline"]) for intent in page] == expected, (name, bound)
 
 
-@pytest.mark.parametrize(("after", "before"), [(5, 5), (6, 5), (UINT256_MAX, 0), (UINT256_MAX, UINT256_MAX)])
-async def test_no_deadline_is_after_what_it_is_not_after(
-    client: httpx2.AsyncClient, context: Context, after: int, before: int
-) -> None:
+async def test_no_deadline_is_after_what_it_is_not_after(client: httpx2.AsyncClient, context: Context) -> None:
     await record(context, intent_body(1, deadline="5"), intent_body(2, deadline=str(UINT256_MAX)))
-    response = await client.get("/intents", params={"deadlineAfter": after, "deadlineBefore": before})
-    assert (response.status_code, response.json()) == (200, [])
+    for after, before in [(5, 5), (6, 5), (UINT256_MAX, 0), (UINT256_MAX, UINT256_MAX)]:
+        response = await client.get("/intents", params={"deadlineAfter": after, "deadlineBefore": before})
+        assert (response.status_code, response.json()) == (200, []), (after, before)
 
 
 async def test_filters_know_every_spelling_of_a_value(client: httpx2.AsyncClient, context: Context) -> None:
@@ -236,15 +233,13 @@ async def test_a_parameter_given_twice_is_refused(client: httpx2.AsyncClient, sh
         check_refusal(response, 400, "invalid-parameter", parameter=name)
 
 
-@pytest.mark.parametrize("value", [10**12 - 1, 10**14 + 1, UINT256_MAX])
-async def test_a_deadline_may_be_later_than_any_time_in_milliseconds(client: httpx2.AsyncClient, value: int) -> None:
-    assert (await client.get("/intents", params={"deadlineAfter": value})).json() == []
-
-
 @pytest.mark.one_engine
-async def test_a_deadline_in_milliseconds_is_refused_with_a_hint(client: httpx2.AsyncClient) -> None:
+async def test_a_deadline_in_milliseconds_is_refused_with_a_hint_but_may_be_later(client: httpx2.AsyncClient) -> None:
     response = await client.get("/intents", params={"deadlineAfter": NOW_MS})
     assert "milliseconds?" in check_refusal(response, 400, "invalid-timestamp")["detail"]
+    for value in [10**12 - 1, 10**14 + 1, UINT256_MAX]:
+        response = await client.get("/intents", params={"deadlineAfter": value})
+        assert (response.status_code, response.json()) == (200, []), value
 
 
 async def test_an_offset_after_the_last_row_is_an_empty_page(client: httpx2.AsyncClient, shelf: Shelf) -> None:
