@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,11 +138,20 @@ def chain() -> Iterator[LocalChain]:
         yield made
 
 
-@pytest.fixture
-async def nodal(chain: LocalChain) -> AsyncIterator[Nodal]:
+@asynccontextmanager
+async def nodal_of(chain: LocalChain) -> AsyncGenerator[Nodal]:
+    """Its clock is at the newest block. The nodes that a test makes end with the block."""
     async with Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX) as outgoing:
         made = Nodal(chain, outgoing)
         made.now_ms = 1_000 * made.newest_s
+        try:
+            yield made
+        finally:
+            for proxy in made.proxies:
+                proxy.__exit__()
+
+
+@pytest.fixture
+async def nodal(chain: LocalChain) -> AsyncIterator[Nodal]:
+    async with nodal_of(chain) as made:
         yield made
-        for proxy in made.proxies:
-            proxy.__exit__()

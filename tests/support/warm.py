@@ -119,8 +119,9 @@ def popen(
     stdin: int | None = None,
     stdout: int = subprocess.PIPE,
     stderr: int = 2,
+    directory: Path | None = None,
 ) -> WarmProcess:
-    """Start `muniment WORDS`, or another program; its files are descriptors, or pipes."""
+    """Start `muniment WORDS`, or another program; its files are descriptors, or pipes. `directory` is where."""
     readers: list[IO[str] | None] = []
     ends: list[int] = []
     for given in (stdout, stderr):
@@ -133,7 +134,7 @@ def popen(
         ends.append(writing)
     with Path(os.devnull).open("rb") as nothing:
         files = [nothing.fileno() if stdin is None else stdin, *ends]
-        pid, exit_pipe = _forked(words, environment, files, program=program)
+        pid, exit_pipe = _forked(words, environment, files, directory, program)
     for given, end in zip((stdout, stderr), ends, strict=True):
         if given == subprocess.PIPE:
             os.close(end)

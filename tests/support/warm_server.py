@@ -6,6 +6,7 @@ output and error of the new process, and the one that reports its end.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import gc
 import importlib
@@ -28,7 +29,24 @@ MESSAGE_BYTES_MAX = 1 << 20
 # What commands load when they are called, so that the process that forks has it already.
 _LOADED = ("muniment.__main__", "muniment.client", "muniment.cli", "muniment.operate", "muniment.service", "uvloop")
 # What only some commands load, before the first of them is forked.
-_LOADED_FOR = {"relayer": ("muniment.relayer.program",), "launcher": ("muniment.guest.launcher",)}
+_LOADED_FOR = {
+    "relayer": ("muniment.relayer.program", "muniment.guest.launcher"), "doctor": ("muniment.guest.launcher",),
+    "launcher": ("muniment.guest.launcher",),
+}  # fmt: skip
+
+# A launcher has no environment, no directory and no output.
+_LAUNCHER = """
+import os
+from muniment.guest.launcher import main
+os.setsid()
+os.environ.clear()
+os.chdir("/")
+nothing = os.open(os.devnull, os.O_RDWR)
+for number in range(3):
+    os.dup2(nothing, number)
+os.close(nothing)
+main({})
+"""
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
@@ -96,9 +114,27 @@ def _forked(_interpreter: bytes, words: Sequence[str], kept: Iterable[int]) -> i
         if pid := os.fork():
             return pid
         _begin_again({*range(3), *kept}, before)
-        _run_worker(words[words.index("-c") + 1 :])
+        _run_alone(words[words.index("-c") + 1 :])
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Launcher:
+    """The used part of `asyncio.subprocess.Process`."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    async def wait(self) -> None:
+        await asyncio.to_thread(os.waitpid, self._pid, 0)
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+
+async def _launched(descriptor: int) -> _Launcher:
+    """Instead of that of `muniment.guest.children`: a command forks the launcher of its sandbox."""
+    return _Launcher(_forked(b"", ["-c", _LAUNCHER.format(descriptor)], [descriptor]))
 
 
 def _begin_again(kept: set[int], mask: Iterable[int]) -> None:
@@ -118,7 +154,7 @@ def _begin_again(kept: set[int], mask: Iterable[int]) -> None:
     os.close(nothing)
 
 
-def _run_worker(words: Sequence[str]) -> NoReturn:
+def _run_alone(words: Sequence[str]) -> NoReturn:
     """Run the text of an interpreter's `-c`, and end."""
     text, *arguments = words
     status = 1
@@ -152,6 +188,9 @@ def main() -> None:
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         multiprocessing.util.spawnv_passfds = _forked
+        if "muniment.guest.launcher" in sys.modules:
+            children: Any = importlib.import_module("muniment.guest.children")
+            children._launched = _launched
         statuses.append(_status_of(*request["program"]))
 
 
