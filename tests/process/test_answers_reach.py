@@ -15,7 +15,7 @@ from nginx import WAYS, reached
 from service import Service
 
 BODY = b'{"a":"' + b"a" * 20_000_000 + b'"}'
-TRIES = 10
+TRIES = 4
 # Method, target, header fields, and what is answered to them.
 REFUSED = [
     ("POST", "/users/nonce", {"content-type": "application/json"}, 413),

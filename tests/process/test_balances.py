@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -18,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import warm
 from builders import Wallet, log_in
 from chain import CHAIN_TESTS, LocalChain, encoded, selector
 from conformance import check_answer
@@ -280,21 +279,15 @@ async def test_simultaneous_requests_of_balances_share_one_request_to_the_node(t
 
 def test_the_walk_through_shows_balances_of_a_node_on_this_machine(tmp_path: Path, chains: Chains) -> None:
     file = chains_file(tmp_path, chains, {FIRST: [chains.first.url]})
-    command = [sys.executable, "-m", "muniment", "demo", "--port", "0", "--chains", str(file)]
-    environment = {
-        **os.environ, "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_DATA_DIR": str(tmp_path / "demo"),
-        "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as demo:
-        assert demo.stdout is not None
-        told: list[str] = []
-        for line in demo.stdout:
-            told.append(line)
-            if "Ctrl-C" in line:
-                break
-        demo.send_signal(signal.SIGINT)
-        try:
-            assert demo.wait(timeout=60) == 0
-        finally:
-            demo.terminate()  # without it, leaving the block would wait for a demo that missed the signal
+    words = ["demo", "--port", "0", "--chains", str(file), "--data-dir", str(tmp_path / "demo")]
+    demo = warm.popen(words, {**os.environ, "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true"})
+    assert demo.stdout is not None
+    told: list[str] = []
+    for line in demo.stdout:
+        told.append(line)
+        if "Ctrl-C" in line:
+            break
+    demo.send_signal(signal.SIGINT)
+    demo.communicate(timeout=60)
+    assert demo.returncode == 0
     assert any(line.split()[:4] == ["balance", "1", "ETH", "on"] for line in told), told

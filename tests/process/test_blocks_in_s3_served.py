@@ -23,6 +23,9 @@ from muniment.cli.main import main
 from muniment.protocol.ipfs.cid import decode_cid
 from s3_server import KEY, SECRET, environment, s3_server
 from service import Service
+from warm_sandbox import warm_sandbox
+
+__all__ = ["warm_sandbox"]  # the fixture
 
 # A module of several blocks: a custom section without meaning (WebAssembly core specification, section 5.5.3).
 CUSTOM = b"\1x" + os.urandom(600_000)
@@ -235,6 +238,7 @@ def doctor(served: Service, front: Front, tmp_path: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.usefixtures("warm_sandbox")
 async def test_the_doctor_hashes_the_blocks_of_the_bucket_and_names_a_server_that_fails(
     client: httpx2.AsyncClient, front: Front, served: Service, tmp_path: Path
 ) -> None:

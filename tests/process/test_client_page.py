@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import warm
 from answers import ok
 from builders import TriggerDraft, Wallet, deploy, register
 from intent_bodies import intent_body, operations_body, proposal_body
@@ -41,16 +40,10 @@ def written(program: str, folder: Path, url: str) -> Path:
     return path
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}, **more}
-
-
 def run(program: str, folder: Path, url: str, **more: str) -> list[str]:
     """The lines that a program prints until it ends."""
-    done = subprocess.run(
-        [sys.executable, written(program, folder, url)],
-        cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
-    )  # fmt: skip
+    path = written(program, folder, url)
+    done = warm.run(program=[str(path)], directory=folder, environment=more, timeout=SECONDS_MAX)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -58,9 +51,11 @@ def run(program: str, folder: Path, url: str, **more: str) -> list[str]:
 @contextmanager
 def running(program: str, folder: Path, url: str, **more: str) -> Generator[None]:
     """A program that runs for ever; its lines go to the file `out`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    path = written(program, folder, url)
     with (folder / "out").open("a") as out:
-        process = subprocess.Popen(
-            [sys.executable, written(program, folder, url)], cwd=folder, env=environment(**more), stdout=out, stderr=out
+        process = warm.popen(
+            [], environment | more, [str(path)], stdout=out.fileno(), stderr=out.fileno(), directory=folder
         )
     try:
         yield

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import warm
 from guest_functions import bundle
 from muniment.client import Bundle, KeySigner, Registry, TriggerDraft
 
@@ -23,21 +22,21 @@ SECONDS_MAX = 120
 
 
 @contextmanager
-def demo(directory: Path) -> Generator[tuple[subprocess.Popen[str], str]]:
+def demo(directory: Path) -> Generator[tuple[warm.WarmProcess, str]]:
     """A demo that has walked through its service, with the URL of this."""
-    words = [sys.executable, "-m", "muniment", "demo", "--data-dir", str(directory / "data"), "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stdout is not None
-        try:
-            said = ""
-            while "Ctrl-C" not in said:
-                line = process.stdout.readline()
-                assert line, said
-                said += line
-            yield process, said.partition("listens on ")[2].split()[0]
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # without it, leaving the block would wait for ever
+    process = warm.popen(["demo", "--data-dir", str(directory / "data"), "--port", "0"], os.environ)
+    assert process.stdout is not None
+    try:
+        said = ""
+        while "Ctrl-C" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        yield process, said.partition("listens on ")[2].split()[0]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def eventually(found: Callable[[], Any]) -> Any:

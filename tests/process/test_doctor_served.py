@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -18,12 +19,19 @@ from builders import deploy
 from service import Service
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that the tests of this module only look at."""
+    with Service(tmp_path_factory.mktemp("served") / "data") as started:
+        yield started
+
+
 def muniment(service: Service, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return warm.run(*words, data=service.data_dir, environment=environment)
 
 
-def test_a_service_that_runs_is_found_in_order(service: Service) -> None:
-    done = muniment(service, "doctor", "--json", "--url", service.url)
+def test_a_service_that_runs_is_found_in_order(served: Service) -> None:
+    done = muniment(served, "doctor", "--json", "--url", served.url)
     found = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
     for check in ("service", "TLS", "metrics", "body limit", "database", "rights", "secrets", "blocks"):
         assert found[check]["level"] == "ok", found[check]
@@ -91,10 +99,10 @@ def test_a_ping_has_status_0_while_the_service_runs_and_1_after(
     assert done.stderr.startswith(f"Error: {service.url} does not answer: ")
 
 
-def test_a_ping_without_a_url_asks_the_port_of_the_settings(service: Service) -> None:
-    port = service.url.rpartition(":")[2]
+def test_a_ping_without_a_url_asks_the_port_of_the_settings(served: Service) -> None:
+    port = served.url.rpartition(":")[2]
     everywhere = "0.0.0.0"  # noqa: S104 - nothing listens there: the ping goes to the loopback address
-    done = muniment(service, "ping", MUNIMENT_PORT=port, MUNIMENT_HOST=everywhere)
+    done = muniment(served, "ping", MUNIMENT_PORT=port, MUNIMENT_HOST=everywhere)
     assert (done.returncode, done.stdout) == (0, f"http://127.0.0.1:{port} is ready\n")
 
 
@@ -108,10 +116,10 @@ def test_a_ping_without_a_url_asks_the_port_of_the_settings(service: Service) ->
         ("ftp://127.0.0.1", "a URL has the form http://host or https://host"),
     ],
 )
-def test_a_url_that_cannot_be_asked_is_one_line(service: Service, url: str, reason: str) -> None:
-    url = url.replace(":1/", f":{service.url.rpartition(':')[2]}/")
-    done = muniment(service, "ping", "--url", url)
+def test_a_url_that_cannot_be_asked_is_one_line(served: Service, url: str, reason: str) -> None:
+    url = url.replace(":1/", f":{served.url.rpartition(':')[2]}/")
+    done = muniment(served, "ping", "--url", url)
     assert (done.returncode, done.stderr) == (1, f"Error: {reason}\n")
-    done = muniment(service, "doctor", "--json", "--url", url)
+    done = muniment(served, "doctor", "--json", "--url", url)
     found = {each["check"]: each["message"] for each in json.loads(done.stdout)["findings"]}
     assert (done.returncode, found["service"]) == (2, f"it does not answer: {reason}")

@@ -6,15 +6,15 @@ import asyncio
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
+import warm
 from builders import deploy
-from service import Service
+from service import STOP_SECONDS_MAX, Service
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,9 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 def command(*words: str) -> None:
-    """Run `muniment WORDS` in a process that loads it itself."""
-    subprocess.run([sys.executable, "-m", "muniment", *words], check=True, stdout=subprocess.DEVNULL)
+    """Run `muniment WORDS` under the umask of this process."""
+    done = warm.run(*words)
+    assert done.returncode == 0, done.stderr
 
 
 async def deployed(url: str) -> str:
@@ -65,11 +66,11 @@ def test_files_that_other_commands_make_are_readable_by_their_user_alone(tmp_pat
 def test_a_data_directory_that_others_may_enter_is_left_so_and_named_at_start(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
-    start = [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(data)]
-    with subprocess.Popen(start, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        process.terminate()
+    process = warm.popen(["serve", "--port", "0", "--data-dir", str(data)], os.environ, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    process.terminate()
+    process.communicate(timeout=STOP_SECONDS_MAX)
     assert f"other users of this machine can enter {data}" in said
     assert stat.S_IMODE(data.stat().st_mode) == 0o755
     assert stat.S_IMODE((data / "muniment.db").stat().st_mode) == 0o600

@@ -1,10 +1,10 @@
-"""The loops of docs/use/following.md, run as they are printed, on both engines."""
+"""The loops of docs/use/following.md, run as they are printed, one on each engine."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import warm
 from builders import TriggerDraft, Wallet, deploy, register
 from crashing import Site, on_postgres, on_sqlite
 from follow_command import until_at_the_end
@@ -27,19 +28,20 @@ def example(language: str) -> str:
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
 
 
-@pytest.fixture(params=[on_sqlite, on_postgres])
+@pytest.fixture
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     make: Callable[[Path], AbstractContextManager[Site]] = request.param
     with make(tmp_path) as made:
         yield made
 
 
-def started(language: str, folder: Path, url: str) -> subprocess.Popen[bytes]:
+def started(language: str, folder: Path, url: str) -> subprocess.Popen[bytes] | warm.WarmProcess:
     name = "loop.py" if language == "python" else "loop.mjs"
     (folder / name).write_text(example(language))
-    program = sys.executable if language == "python" else "node"
     with (folder / "out").open("a") as out:
-        return subprocess.Popen([program, name, url], cwd=folder, stdout=out)
+        if language == "python":
+            return warm.popen([url], os.environ, [name], stdout=out.fileno(), directory=folder)
+        return subprocess.Popen(["node", name, url], cwd=folder, stdout=out)
 
 
 def until_lines(folder: Path, expected: list[str]) -> None:
@@ -56,7 +58,12 @@ def until_there(path: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("language", ["python", pytest.param("js", marks=pytest.mark.node)])
+# The loops see a registry by HTTP alone: each is run on one engine.
+@pytest.mark.parametrize(
+    ("language", "site"),
+    [("python", on_postgres), pytest.param("js", on_sqlite, marks=pytest.mark.node)],
+    indirect=["site"], ids=["python", "js"],
+)  # fmt: skip
 async def test_the_loop_of_the_page_starts_and_stops_triggers_and_goes_on_after_its_own_end(
     site: Site, tmp_path: Path, language: str
 ) -> None:

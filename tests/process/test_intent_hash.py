@@ -32,8 +32,8 @@ from settler import (
 
 pytestmark = CHAIN_TESTS
 
-# Of each form.
-INTENTS = 200
+# Intents of each form.
+SEEDS = pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 200), marks=pytest.mark.long)])
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors/evm/intent_hash.json").read_text())[
     "cases"
 ]
@@ -150,36 +150,37 @@ def expected(receipt: dict[str, Any], subjects: list[tuple[Any, bytes]], settler
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(INTENTS))
-def test_hashes_are_those_that_the_settlement_contract_answers(chain: LocalChain, settler: Address, seed: int) -> None:
-    dice = dice_of(seed)
-    intent, proposal = intent_of(dice, settler), proposal_of(dice)
-
-    ours = intent_hash(read(NewIntent, intent))
-
-    assert ours == asked(chain, settler, encode_get_intent_hash(intent))
-    assert proposal_hash(ours, read(NewProposal, {**proposal, "solver": SOLVER})) == asked(
-        chain, settler, encode_get_proposal_hash(proposal, intent, SOLVER)
-    )
-
-
-@pytest.mark.parametrize("seed", range(INTENTS))
-def test_hashes_of_operations_are_those_that_the_later_settlement_contract_answers(
-    chain: LocalChain, operations_settler: Address, seed: int
+@SEEDS
+def test_hashes_are_those_that_the_settlement_contract_answers(
+    chain: LocalChain, settler: Address, seeds: range
 ) -> None:
-    dice = dice_of(10_000 + seed)
-    operations = dice.choice([1, 1, 2, 3, 5, 32])
-    intent, proposal = (
-        operations_intent_of(dice, operations_settler, operations),
-        operations_proposal_of(dice, operations),
-    )
+    for seed in seeds:
+        dice = dice_of(seed)
+        intent, proposal = intent_of(dice, settler), proposal_of(dice)
 
-    ours = intent_hash(read(NewOperationsIntent, intent))
+        ours = intent_hash(read(NewIntent, intent))
+        of_proposal = proposal_hash(ours, read(NewProposal, {**proposal, "solver": SOLVER}))
 
-    assert ours == asked(chain, operations_settler, encode_get_operations_intent_hash(intent))
-    assert proposal_hash(ours, read(NewOperationsProposal, {**proposal, "solver": SOLVER})) == asked(
-        chain, operations_settler, encode_get_operations_proposal_hash(proposal, intent, SOLVER)
-    )
+        assert ours == asked(chain, settler, encode_get_intent_hash(intent)), seed
+        assert of_proposal == asked(chain, settler, encode_get_proposal_hash(proposal, intent, SOLVER)), seed
+
+
+@SEEDS
+def test_hashes_of_operations_are_those_that_the_later_settlement_contract_answers(
+    chain: LocalChain, operations_settler: Address, seeds: range
+) -> None:
+    settler = operations_settler
+    for seed in seeds:
+        dice = dice_of(10_000 + seed)
+        operations = dice.choice([1, 1, 2, 3, 5, 32])
+        intent, proposal = operations_intent_of(dice, settler, operations), operations_proposal_of(dice, operations)
+
+        ours = intent_hash(read(NewOperationsIntent, intent))
+        of_proposal = proposal_hash(ours, read(NewOperationsProposal, {**proposal, "solver": SOLVER}))
+
+        assert ours == asked(chain, settler, encode_get_operations_intent_hash(intent)), seed
+        said = asked(chain, settler, encode_get_operations_proposal_hash(proposal, intent, SOLVER))
+        assert of_proposal == said, seed
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx2
 
+import warm
 from answers import ok
 from chain import CHAIN_TESTS, LocalChain
 from muniment.protocol.evm.address import Address
@@ -23,13 +22,13 @@ pytestmark = CHAIN_TESTS
 CHAIN = str(CHAIN_ID)
 
 
-def watching(directory: Path, file: Path) -> subprocess.Popen[bytes]:
+def watching(directory: Path, file: Path) -> warm.WarmProcess:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},
         "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "error",
     }  # fmt: skip
     words = ["intents", "watch", "--chains", str(file), "--data-dir", str(directory), "--interval", "0.1"]
-    return subprocess.Popen([sys.executable, "-m", "muniment", *words], env=environment)
+    return warm.popen(words, environment, stdout=2)
 
 
 def test_the_service_shows_how_far_the_watcher_is_and_how_its_nodes_answer(

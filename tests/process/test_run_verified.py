@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 import guest_functions
-from chain import CHAIN_TESTS
+from chain import CHAIN_TESTS, LocalChain
 from muniment.guest.sandbox import Sandbox
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -30,10 +31,11 @@ from muniment.relayer.pinning import Pins
 from muniment.relayer.record import recorded_run
 from muniment.relayer.settlers import Generations
 from muniment.relayer.verifying import Verification, Verifier
-from pinned_world import CHAIN_ID, Nodal, chain, nodal
+from pinned_world import CHAIN_ID, Nodal, chain, nodal_of
 
-__all__ = ["chain", "nodal"]
-pytestmark = CHAIN_TESTS
+__all__ = ["chain"]
+# Records are not changed, so the tests of this module share what made them.
+pytestmark = [*CHAIN_TESTS, pytest.mark.asyncio(loop_scope="module")]
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 OWNER = Address.parse("0x" + "ab" * 20)
@@ -42,9 +44,15 @@ RELAYER = "0x" + "ee" * 20
 MINUTE = 60
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox.open() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nodal(chain: LocalChain) -> AsyncIterator[Nodal]:
+    async with nodal_of(chain) as made:
         yield made
 
 
@@ -129,7 +137,7 @@ def cron(second: int) -> Due:
 EVERY_MINUTE = {"type": 0, "schedule": "* * * * *", "delta": "10m", "endDate": 0}
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def balance(nodal: Nodal, sandbox: Sandbox) -> Recorded:
     """A run that asked a contract for a balance, and sent a transfer."""
     token = nodal.chain.deploy("MockERC20", "Test", "T", 6)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from guest_functions import GENERATIONS, INPUTS, Generation, kept
 from muniment.guest.sandbox import Sandbox
@@ -16,6 +17,9 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
+
+# One sandbox serves all tests of this module.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 USER, SETTLER = "0x" + "11" * 20, "0x" + "22" * 20
 SIG = "0x" + "33" * 65
@@ -60,10 +64,15 @@ class World:
         return await self.sandbox.run_module(compiled, context=context, inputs=inputs, answer=self.answer)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox.open() as made:
+        yield made
+
+
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with Sandbox.open() as sandbox:
-        yield World(sandbox)
+def world(sandbox: Sandbox) -> World:
+    return World(sandbox)
 
 
 def nonce(payload: bytes = TICK, number: int = 1) -> str:

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
@@ -18,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from chain import CHAIN_TESTS, LocalChain
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
@@ -45,21 +44,21 @@ class World:
     # While it is not set nobody is given the logs of what follows the first blocks.
     go_on: threading.Event
 
-    def watch(self, *options: str) -> subprocess.Popen[str]:
-        command = [
-            sys.executable, "-m", "muniment", "intents", "watch", "--chains", str(self.file), "--data-dir",
-            str(self.directory / "data"), "--interval", "0.1", "--json", *options,
+    def watch(self, *options: str) -> warm.WarmProcess:
+        words = [
+            "intents", "watch", "--chains", str(self.file), "--data-dir", str(self.directory / "data"),
+            "--interval", "0.1", "--json", *options,
         ]  # fmt: skip
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},
             "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "error",
         }  # fmt: skip
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        process = warm.popen(words, environment)
         self.stack.callback(self.end, process)
         return process
 
     @staticmethod
-    def end(process: subprocess.Popen[str]) -> None:
+    def end(process: warm.WarmProcess) -> None:
         process.kill()
         process.communicate()
 
@@ -159,7 +158,7 @@ async def test_after_a_watcher_was_killed_in_the_middle_the_waiting_one_takes_ov
     assert await world.holder() == ""
 
 
-async def ended(process: subprocess.Popen[str]) -> int:
+async def ended(process: warm.WarmProcess) -> int:
     """The exit status; the loop turns meanwhile, since in one turn of it every read sees the same state."""
     return await asyncio.to_thread(process.wait, SECONDS_MAX)
 
