@@ -8,14 +8,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Page, Route, expect
 
-from browsing import Watch, violations, watched
+from browsing import Watch, Window, violations, watched
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, register
 from console_world import Registry
 from operator_client import FAR_DEADLINE, IntentDraft, OperationsDraft, OperatorClient
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 _HIDDEN = """
 window.testHidden = false;
 Object.defineProperty(document, "hidden", { get: () => window.testHidden });
@@ -23,11 +23,9 @@ Object.defineProperty(document, "hidden", { get: () => window.testHidden });
 
 
 @asynccontextmanager
-async def looking(chromium: Browser, registry: Registry, path: str) -> AsyncGenerator[tuple[Page, Watch]]:
+async def looking(window: Window, path: str) -> AsyncGenerator[tuple[Page, Watch]]:
     """A page whose timers stand still until the test moves them, and that a test can hide."""
-    async with watched(chromium, registry.url) as (context, watch):
-        await context.add_init_script(_HIDDEN)
-        page = await context.new_page()
+    async with watched(window) as (page, watch), await page.add_init_script(_HIDDEN):
         await page.clock.install()
         await page.goto(path)
         yield page, watch
@@ -63,10 +61,8 @@ async def places(page: Page) -> list[float]:
     return await page.evaluate("[...document.querySelectorAll('h1, tr')].map((row) => row.getBoundingClientRect().y)")
 
 
-async def test_new_intents_are_told_of_and_shown_when_the_reader_wants_it(
-    chromium: Browser, registry: Registry
-) -> None:
-    async with looking(chromium, registry, "console/intents") as (page, watch), writing(registry) as operator:
+async def test_new_intents_are_told_of_and_shown_when_the_reader_wants_it(window: Window, registry: Registry) -> None:
+    async with looking(window, "console/intents") as (page, watch), writing(registry) as operator:
         await expect_stream(page, watch)
         before = await places(page)
         drafts = (IntentDraft(901, FAR_DEADLINE), OperationsDraft(902, FAR_DEADLINE))
@@ -79,8 +75,8 @@ async def test_new_intents_are_told_of_and_shown_when_the_reader_wants_it(
             await expect(page.locator(f"#rows a[href$='{each}']")).to_be_visible()
 
 
-async def test_rows_that_the_filters_leave_out_are_not_told_of(chromium: Browser, registry: Registry) -> None:
-    async with looking(chromium, registry, "console/intents?status=enqueued") as (page, watch):
+async def test_rows_that_the_filters_leave_out_are_not_told_of(window: Window, registry: Registry) -> None:
+    async with looking(window, "console/intents?status=enqueued") as (page, watch):
         await expect_stream(page, watch)
         async with writing(registry) as operator:
             await operator.recorded(IntentDraft(903, FAR_DEADLINE))
@@ -88,24 +84,24 @@ async def test_rows_that_the_filters_leave_out_are_not_told_of(chromium: Browser
         await told(page, "1 new, show")
 
 
-async def test_new_functions_are_told_of(chromium: Browser, registry: Registry) -> None:
-    async with looking(chromium, registry, "console/functions") as (page, watch):
+async def test_new_functions_are_told_of(window: Window, registry: Registry) -> None:
+    async with looking(window, "console/functions") as (page, watch):
         await expect_stream(page, watch)
         async with httpx2.AsyncClient(base_url=registry.url) as client:
             await deploy(client, Bundle("Newer", "1.0.0"), Wallet(88))
         await told(page, "1 new, show")
 
 
-async def test_an_empty_listing_tells_of_the_first_row(chromium: Browser, registry: Registry) -> None:
-    async with looking(chromium, registry, f"console/triggers?signer={Wallet(905).address}") as (page, watch):
+async def test_an_empty_listing_tells_of_the_first_row(window: Window, registry: Registry) -> None:
+    async with looking(window, f"console/triggers?signer={Wallet(905).address}") as (page, watch):
         await expect(page.get_by_text("No trigger matches.")).to_be_visible()
         await expect_stream(page, watch)
         await sign(registry, 905)
         await told(page, "1 new, show")
 
 
-async def test_a_hidden_tab_asks_nothing_and_looks_when_it_is_seen_again(chromium: Browser, registry: Registry) -> None:
-    async with looking(chromium, registry, "console/triggers") as (page, watch):
+async def test_a_hidden_tab_asks_nothing_and_looks_when_it_is_seen_again(window: Window, registry: Registry) -> None:
+    async with looking(window, "console/triggers") as (page, watch):
         await expect_stream(page, watch)
         await page.clock.run_for(2_000)
         async with page.expect_event("requestfailed", lambda each: "events/stream" in each.url):
@@ -119,11 +115,11 @@ async def test_a_hidden_tab_asks_nothing_and_looks_when_it_is_seen_again(chromiu
         assert len(asked(watch, "events/stream")) == 2
 
 
-async def test_without_a_feed_the_listing_is_asked_now_and_then(chromium: Browser, registry: Registry) -> None:
+async def test_without_a_feed_the_listing_is_asked_now_and_then(window: Window, registry: Registry) -> None:
     async def refuse(route: Route) -> None:
         await route.fulfill(status=404, json={"code": "unknown-path"})
 
-    async with looking(chromium, registry, "console") as (page, watch):
+    async with looking(window, "console") as (page, watch):
         await page.route("**/events/stream?*", refuse)
         async with page.expect_response("**/events/stream?*"):
             await page.goto("console/triggers")
@@ -133,10 +129,10 @@ async def test_without_a_feed_the_listing_is_asked_now_and_then(chromium: Browse
         watch.expect_refusals()
 
 
-async def test_an_intent_tells_that_it_has_changed_and_then_asks_no_more(chromium: Browser, registry: Registry) -> None:
+async def test_an_intent_tells_that_it_has_changed_and_then_asks_no_more(window: Window, registry: Registry) -> None:
     async with writing(registry) as operator:
         intent = await operator.recorded(IntentDraft(908, FAR_DEADLINE))
-        async with looking(chromium, registry, f"console/intents/{intent}") as (page, watch):
+        async with looking(window, f"console/intents/{intent}") as (page, watch):
             answers = page_answers(page, f"/intents/{intent}")
             await page.clock.run_for(7_000)
             await page.wait_for_load_state("networkidle")
@@ -154,7 +150,7 @@ async def test_an_intent_tells_that_it_has_changed_and_then_asks_no_more(chromiu
             await show.click()
             await expect(page.locator(".life")).to_contain_text("enqueued")
         await operator.move(intent, "discarded")
-        async with looking(chromium, registry, f"console/intents/{intent}") as (page, watch):
+        async with looking(window, f"console/intents/{intent}") as (page, watch):
             await page.clock.run_for(60_000)
             assert len(asked(watch, f"/intents/{intent}")) == 1  # the page itself: it has ended
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Route, expect
 
 from answers import ok
-from browsing import violations
+from browsing import Window, violations
 from builders import Bundle, Wallet
 from console_world import HOSTILE, Registry
 from injected_wallet import InjectedWallet, choose, opened, wizard_of
 from muniment.protocol.evm.sign_in import read_sign_in
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 KEY, OTHER = Wallet(81).key, Wallet(82).key
 
 
@@ -33,10 +33,10 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_trigger_is_signed_checked_and_ended(chromium: Browser, registry: Registry, kind: str) -> None:
+async def test_a_trigger_is_signed_checked_and_ended(window: Window, registry: Registry, kind: str) -> None:
     wallet = InjectedWallet(KEY)
     path = wizard_of(registry, config=KINDS[kind], description=f"By {kind} {HOSTILE}"[:200], version=f"0.3.1-{kind}")
-    async with opened(chromium, registry, path, wallet) as (page, _):
+    async with opened(window, path, wallet) as (page, _):
         sign = page.get_by_role("button", name="Sign in the wallet")
         await expect(sign).to_be_enabled()
         shown = await page.locator("#hash-digest").inner_text()
@@ -71,11 +71,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_a_wallet_that_does_not_sign_sends_nothing(chromium: Browser, registry: Registry, name: str) -> None:
+async def test_a_wallet_that_does_not_sign_sends_nothing(window: Window, registry: Registry, name: str) -> None:
     given, words = REFUSALS[name]
     wallet = InjectedWallet(KEY, **given)
     path = wizard_of(registry, version=f"0.3.1-{name.replace(' ', '-')}")
-    async with opened(chromium, registry, path, wallet) as (page, watch):
+    async with opened(window, path, wallet) as (page, watch):
         await page.get_by_role("button", name="Sign in the wallet").click()
         await choose(page, wallet)
         await expect(page.locator(".status")).to_contain_text(words)
@@ -84,9 +84,9 @@ async def test_a_wallet_that_does_not_sign_sends_nothing(chromium: Browser, regi
     assert ok(httpx2.get(f"{registry.url}/triggers?{query}")).json() == []
 
 
-async def test_wallets_announce_themselves_late_and_one_is_chosen(chromium: Browser, registry: Registry) -> None:
+async def test_wallets_announce_themselves_late_and_one_is_chosen(window: Window) -> None:
     late, other = InjectedWallet(KEY, "Late wallet", late_ms=700), InjectedWallet(OTHER, "Other wallet")
-    async with opened(chromium, registry, "console", late, other) as (page, _):
+    async with opened(window, "console", late, other) as (page, _):
         await page.get_by_role("button", name="Connect wallet").click()
         await expect(page.get_by_role("dialog").get_by_role("button", name="Other wallet")).to_be_visible()
         await choose(page, late)
@@ -98,9 +98,9 @@ async def test_wallets_announce_themselves_late_and_one_is_chosen(chromium: Brow
         await expect(page.get_by_role("button", name="Connect wallet")).to_be_visible()
 
 
-async def test_a_trigger_is_signed_elsewhere(chromium: Browser, registry: Registry) -> None:
+async def test_a_trigger_is_signed_elsewhere(window: Window, registry: Registry) -> None:
     path = wizard_of(registry, version="0.3.1-elsewhere")
-    async with opened(chromium, registry, path) as (page, _):
+    async with opened(window, path) as (page, _):
         await expect(page.get_by_role("button", name="Sign in the wallet")).to_be_enabled()
         await page.get_by_text("Sign elsewhere").click()
         async with page.expect_download() as download:
@@ -118,8 +118,8 @@ async def test_a_trigger_is_signed_elsewhere(chromium: Browser, registry: Regist
         await expect(page.locator("#proof .verdict")).to_contain_text(f"is by {device.address}")
 
 
-async def test_what_is_wrong_is_said_at_its_field_and_kept(chromium: Browser, registry: Registry) -> None:
-    async with opened(chromium, registry, wizard_of(registry)) as (page, watch):
+async def test_what_is_wrong_is_said_at_its_field_and_kept(window: Window, registry: Registry) -> None:
+    async with opened(window, wizard_of(registry)) as (page, watch):
         limit = page.get_by_label("limit · uint256")
         await limit.fill("1.5e18")
         await expect(page.locator("#hash-digest")).to_be_visible()
@@ -139,9 +139,9 @@ async def test_what_is_wrong_is_said_at_its_field_and_kept(chromium: Browser, re
         watch.expect_refusals()
 
 
-async def test_the_content_of_a_function_is_checked(chromium: Browser, registry: Registry) -> None:
+async def test_the_content_of_a_function_is_checked(window: Window, registry: Registry) -> None:
     cid = registry.world.cids["Refill"]
-    async with opened(chromium, registry, f"console/functions/{cid}") as (page, _):
+    async with opened(window, f"console/functions/{cid}") as (page, _):
         await page.get_by_role("button", name="Check").click()
         await expect(page.locator("#check .verdict")).to_contain_text("Yes. 3 blocks")
 
@@ -156,11 +156,11 @@ async def test_the_content_of_a_function_is_checked(chromium: Browser, registry:
         assert await violations(page) == []
 
 
-async def test_a_function_is_deployed(chromium: Browser, registry: Registry, tmp_path: Path) -> None:
+async def test_a_function_is_deployed(window: Window, registry: Registry, tmp_path: Path) -> None:
     bundle, wallet = Bundle("From a browser", "1.0.0", "Deployed by hand"), InjectedWallet(KEY)
     (tmp_path / "manifest.json").write_bytes(bundle.manifest)
     (tmp_path / "function.wasm").write_bytes(bundle.wasm)
-    async with opened(chromium, registry, "console/deploy", wallet) as (page, _):
+    async with opened(window, "console/deploy", wallet) as (page, _):
         await page.get_by_label("Choose or drop both files").set_input_files([tmp_path / "manifest.json"])
         await expect(page.get_by_text("Two files are needed")).to_be_visible()
         files = [tmp_path / "manifest.json", tmp_path / "function.wasm"]
@@ -177,9 +177,9 @@ async def test_a_function_is_deployed(chromium: Browser, registry: Registry, tmp
         await expect(page.get_by_text("is here already")).to_be_visible()
 
 
-async def test_the_account_is_used_after_a_log_in(chromium: Browser, registry: Registry) -> None:
+async def test_the_account_is_used_after_a_log_in(window: Window) -> None:
     wallet = InjectedWallet(OTHER)
-    async with opened(chromium, registry, "console/account", wallet) as (page, watch):
+    async with opened(window, "console/account", wallet) as (page, watch):
         await page.get_by_role("button", name="Log in with a wallet").click()
         await choose(page, wallet)
         await expect(page.get_by_text("Logged in as")).to_contain_text(wallet.address)
@@ -198,9 +198,9 @@ async def test_the_account_is_used_after_a_log_in(chromium: Browser, registry: R
         assert await page.evaluate("sessionStorage.length") == 0
 
 
-async def test_a_log_in_names_the_registry(chromium: Browser, registry: Registry) -> None:
+async def test_a_log_in_names_the_registry(window: Window, registry: Registry) -> None:
     wallet = InjectedWallet(Wallet(84).key)
-    async with opened(chromium, registry, "console/account", wallet) as (page, watch):
+    async with opened(window, "console/account", wallet) as (page, watch):
         await page.get_by_role("button", name="Log in with a wallet").click()
         await choose(page, wallet)
         await expect(page.get_by_text("Logged in as")).to_contain_text(wallet.address)
@@ -210,7 +210,7 @@ async def test_a_log_in_names_the_registry(chromium: Browser, registry: Registry
         assert (said.domain, said.uri, said.address) == (domain, registry.url, wallet.address)
 
 
-async def test_a_log_in_at_another_registry_is_not_signed(chromium: Browser, registry: Registry) -> None:
+async def test_a_log_in_at_another_registry_is_not_signed(window: Window) -> None:
     wallet = InjectedWallet(Wallet(85).key)
 
     async def name(route: Route) -> None:
@@ -218,7 +218,7 @@ async def test_a_log_in_at_another_registry_is_not_signed(chromium: Browser, reg
         other = {**await response.json(), "publicUrl": "https://registry.example.org"}
         await route.fulfill(response=response, json=other)
 
-    async with opened(chromium, registry, "console/account", wallet) as (page, _):
+    async with opened(window, "console/account", wallet) as (page, _):
         await page.route("**/users/nonce", name)
         await page.get_by_role("button", name="Log in with a wallet").click()
         await choose(page, wallet)
@@ -226,11 +226,12 @@ async def test_a_log_in_at_another_registry_is_not_signed(chromium: Browser, reg
         assert [each for each in wallet.asked if each["method"] == "personal_sign"] == []
 
 
-async def test_newer_rows_are_told_and_never_moved(chromium: Browser, registry: Registry) -> None:
+async def test_newer_rows_are_told_and_never_moved(window: Window, registry: Registry) -> None:
     wallet = InjectedWallet(Wallet(83).key)
-    async with opened(chromium, registry, "console/triggers") as (page, _):
+    async with opened(window, "console/triggers", wallet) as (page, _):
         before = await page.locator("#rows tbody tr").count()
-        async with opened(chromium, registry, wizard_of(registry, version="0.3.1-newer"), wallet) as (signing, _):
+        async with await window.context.new_page() as signing:
+            await signing.goto(wizard_of(registry, version="0.3.1-newer"))
             await signing.get_by_role("button", name="Sign in the wallet").click()
             await choose(signing, wallet)
             await expect(signing.locator("#proof .verdict")).to_contain_text("Yes.")
@@ -241,9 +242,9 @@ async def test_newer_rows_are_told_and_never_moved(chromium: Browser, registry: 
         await expect(page.locator("#rows tbody tr")).to_have_count(before + 1)
 
 
-async def test_the_keyboard_alone_finds_a_trigger(chromium: Browser, registry: Registry) -> None:
+async def test_the_keyboard_alone_finds_a_trigger(window: Window, registry: Registry) -> None:
     sig = registry.world.triggers[0]["sig"]
-    async with opened(chromium, registry, "console") as (page, _):
+    async with opened(window, "console") as (page, _):
         await page.keyboard.press("/")
         await page.keyboard.type(f"https://elsewhere.example/console/triggers/{sig}?x=1")
         await page.keyboard.press("Enter")

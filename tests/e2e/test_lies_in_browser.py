@@ -7,17 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Route, expect
 
+from browsing import Window
 from builders import Wallet
 from console_world import Registry
 from injected_wallet import InjectedWallet, choose, opened, wizard_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 KEY = Wallet(81).key
 
 
-async def test_the_domain_has_the_type_that_was_hashed_here(chromium: Browser, registry: Registry) -> None:
+async def test_the_domain_has_the_type_that_was_hashed_here(window: Window, registry: Registry) -> None:
     """A registry that gives the domain another type would have the wallet sign something else."""
 
     async def lie(route: Route) -> None:
@@ -26,7 +27,7 @@ async def test_the_domain_has_the_type_that_was_hashed_here(chromium: Browser, r
         await route.fulfill(json=answer)
 
     wallet = InjectedWallet(KEY)
-    async with opened(chromium, registry, "console", wallet) as (page, watch):
+    async with opened(window, "console", wallet) as (page, watch):
         await page.route("**/triggers/sign-params", lie)
         await page.goto(wizard_of(registry, version="0.3.2"))
         await page.get_by_role("button", name="Sign in the wallet").click()
@@ -56,35 +57,35 @@ def _member(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("change", [_fee, _domain, _member])
 async def test_a_registry_that_wants_something_else_signed_is_caught(
-    chromium: Browser, registry: Registry, change: Callable[[dict[str, Any]], None]
+    window: Window, registry: Registry, change: Callable[[dict[str, Any]], None]
 ) -> None:
     async def lie(route: Route) -> None:
         answer = await (await route.fetch()).json()
         change(answer)
         await route.fulfill(json=answer)
 
-    async with opened(chromium, registry, "console") as (page, _):
+    async with opened(window, "console") as (page, _):
         await page.route("**/triggers/sign-params", lie)
         await page.goto(wizard_of(registry))
         await expect(page.locator(".preview")).to_contain_text("Do not sign")
         await expect(page.get_by_role("button", name="Sign in the wallet")).to_be_disabled()
 
 
-async def test_a_forged_record_is_caught(chromium: Browser, registry: Registry) -> None:
+async def test_a_forged_record_is_caught(window: Window, registry: Registry) -> None:
     sig = registry.world.triggers[2]["sig"]
 
     async def lie(route: Route) -> None:
         answer = await (await route.fetch()).json()
         await route.fulfill(json={**answer, "executionFeeLimit": "1"})
 
-    async with opened(chromium, registry, "console") as (page, _):
+    async with opened(window, "console") as (page, _):
         await page.route(f"{registry.url}/triggers/{sig}", lie)
         await page.goto(f"console/triggers/{sig}")
         await expect(page.locator("#proof .verdict")).to_contain_text("No.")
 
 
 @pytest.mark.parametrize("text", ["", "0x", "0x" + "ab" * 65, "Sign in to another site", "0x" + "ab" * 32 + "\n"])
-async def test_nothing_but_a_nonce_is_signed_to_log_in(chromium: Browser, registry: Registry, text: str) -> None:
+async def test_nothing_but_a_nonce_is_signed_to_log_in(window: Window, text: str) -> None:
     """The signatures of triggers, with commas between, would be a consent to end them."""
 
     async def lie(route: Route) -> None:
@@ -92,7 +93,7 @@ async def test_nothing_but_a_nonce_is_signed_to_log_in(chromium: Browser, regist
         await route.fulfill(json={**answer, "nonce": text})
 
     wallet = InjectedWallet(KEY)
-    async with opened(chromium, registry, "console/account", wallet) as (page, _):
+    async with opened(window, "console/account", wallet) as (page, _):
         await page.route("**/users/nonce", lie)
         await page.get_by_role("button", name="Log in with a wallet").click()
         await choose(page, wallet)

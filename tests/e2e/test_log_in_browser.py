@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Page, Route, expect
 
-from browsing import watched
+from browsing import Window, watched
 from console_world import Registry
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 YES = re.compile(
     r"^Yes\. It is at index \d+ of \d+ entries in the log registry\.example/log/1, "
     r"which was signed at 20.* checked here\.$"
@@ -26,9 +26,8 @@ async def logged(page: Page, path: str) -> None:
     await expect(page.locator("#logged .verdict")).to_have_text(YES)
 
 
-async def test_a_trigger_and_a_function_are_proved(chromium: Browser, registry: Registry) -> None:
-    async with watched(chromium, registry.url) as (context, watch):
-        page = await context.new_page()
+async def test_a_trigger_and_a_function_are_proved(window: Window, registry: Registry) -> None:
+    async with watched(window) as (page, watch):
         await page.goto(f"console/triggers/{registry.world.triggers[0]['sig']}")
         await expect(page.locator("#logged .verdict")).to_have_text(YES)
         await expect(page.locator("#logged")).to_have_class("check yes")
@@ -36,11 +35,10 @@ async def test_a_trigger_and_a_function_are_proved(chromium: Browser, registry: 
         watch.expect_refusals()  # the first asks may have been too early
 
 
-async def test_the_end_of_a_trigger_is_proved(chromium: Browser, registry: Registry) -> None:
+async def test_the_end_of_a_trigger_is_proved(window: Window, registry: Registry) -> None:
     found = await asyncio.to_thread(httpx2.get, f"{registry.url}/triggers?active=false&limit=100")
     sig = next(each["sig"] for each in found.json() if "deactivateSig" in each)
-    async with watched(chromium, registry.url) as (context, watch):
-        page = await context.new_page()
+    async with watched(window) as (page, watch):
         await logged(page, f"console/triggers/{sig}")
         await expect(page.locator("#logged-end h2")).to_have_text("Is its end in the transparency log?")
         await expect(page.locator("#logged-end .verdict")).to_have_text(YES)
@@ -51,9 +49,8 @@ async def test_the_end_of_a_trigger_is_proved(chromium: Browser, registry: Regis
         watch.expect_refusals()
 
 
-async def test_a_second_entry_of_a_record_is_told(chromium: Browser, registry: Registry) -> None:
-    async with watched(chromium, registry.url) as (context, watch):
-        page = await context.new_page()
+async def test_a_second_entry_of_a_record_is_told(window: Window, registry: Registry) -> None:
+    async with watched(window) as (page, watch):
         path = f"console/triggers/{registry.world.triggers[0]['sig']}"
         await logged(page, path)
         await logged(page, path)
@@ -99,11 +96,10 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_no_lie_about_the_log_is_believed(chromium: Browser, registry: Registry, lie: str) -> None:
+async def test_no_lie_about_the_log_is_believed(window: Window, registry: Registry, lie: str) -> None:
     pattern, change, words = LIES[lie]
     path = f"console/triggers/{registry.world.triggers[0]['sig']}"
-    async with watched(chromium, registry.url) as (context, watch):
-        page = await context.new_page()
+    async with watched(window) as (page, watch):
         await logged(page, path)
         await page.route(pattern, change)
         await page.goto(path)
@@ -112,10 +108,9 @@ async def test_no_lie_about_the_log_is_believed(chromium: Browser, registry: Reg
         watch.expect_refusals()
 
 
-async def test_another_key_than_before_is_told(chromium: Browser, registry: Registry) -> None:
+async def test_another_key_than_before_is_told(window: Window, registry: Registry) -> None:
     path = f"console/triggers/{registry.world.triggers[0]['sig']}"
-    async with watched(chromium, registry.url) as (context, watch):
-        page = await context.new_page()
+    async with watched(window) as (page, watch):
         await logged(page, path)
         await page.evaluate("for (const key of Object.keys(localStorage)) localStorage.setItem(key, 'another')")
         await page.goto(path)

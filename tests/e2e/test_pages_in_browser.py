@@ -9,15 +9,15 @@ from functools import cache
 import httpx2
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, ViewportSize
+from playwright.async_api import Browser, ViewportSize
 
 from answers import ok
-from browsing import Watch, covered_section, overflow, shift, violations, watched
+from browsing import Window, covered_section, overflow, shift, violations, window_of
 from builders import Wallet
 from console_world import Registry
 from proving import ASSETS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PAGES: dict[str, Callable[[Registry], str]] = {
     "overview": lambda _: "console",
@@ -55,25 +55,22 @@ PHONE, DESK = ViewportSize(width=320, height=640), ViewportSize(width=1280, heig
 
 
 @pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["light", pytest.param("dark", marks=pytest.mark.long)]
+    scope="module", loop_scope="session", params=["light", pytest.param("dark", marks=pytest.mark.long)]
 )
-async def window(
-    request: pytest.FixtureRequest, chromium: Browser, registry: Registry
-) -> AsyncIterator[tuple[Page, Watch]]:
-    """A page for all tests, since a new one costs a second of a core. It asks for every file again."""
-    async with watched(chromium, registry.url, color_scheme=request.param) as (context, watch):
-        page = await context.new_page()
-        session = await context.new_cdp_session(page)
+async def window(request: pytest.FixtureRequest, chromium: Browser, registry: Registry) -> AsyncIterator[Window]:
+    """It asks for every file again."""
+    async with window_of(chromium, registry.url, color_scheme=request.param) as made:
+        session = await made.context.new_cdp_session(made.page)
         await session.send("Network.enable")
         await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
-        yield page, watch
+        yield made
 
 
 @pytest.mark.parametrize("name", PAGES)
 async def test_a_page_fits_a_phone_stands_still_asks_for_little_and_is_accessible(
-    window: tuple[Page, Watch], registry: Registry, name: str
+    window: Window, registry: Registry, name: str
 ) -> None:
-    page, watch = window
+    page, watch = window.page, window.watch
     watch.requests.clear()
     await page.set_viewport_size(PHONE)
     await page.goto(PAGES[name](registry))

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Locator, Page, Request, Route, expect
+from playwright.async_api import Locator, Page, Request, Route, expect
 
 from answers import ok
-from browsing import Watch, violations
+from browsing import Watch, Window, violations
 from builders import Bundle, Wallet, deploy
 from console_world import HOSTILE, Registry
 from injected_wallet import InjectedWallet, choose, opened, wizard_of
 from muniment.protocol.evm.hashing import keccak256
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 OWNER, OTHER = Wallet(62), Wallet(82)
 CONTRACT = Wallet(99).address
 
@@ -42,8 +42,8 @@ def message(watch: Watch) -> dict[str, Any]:
     return json.loads(sent(watch, "/triggers/sign-params")[-1].post_data or "")
 
 
-async def test_a_function_chosen_by_hand_is_still_there_after_a_reload(chromium: Browser, registry: Registry) -> None:
-    async with opened(chromium, registry, "console/triggers/new") as (page, _):
+async def test_a_function_chosen_by_hand_is_still_there_after_a_reload(window: Window, registry: Registry) -> None:
+    async with opened(window, "console/triggers/new") as (page, _):
         await page.get_by_label("Function").fill(registry.world.cids["Threshold"])
         await page.get_by_label("Function").press("Tab")
         await page.get_by_label("limit · uint256").fill("5e18")
@@ -55,7 +55,7 @@ async def test_a_function_chosen_by_hand_is_still_there_after_a_reload(chromium:
         await expect(page.get_by_label("Schedule")).to_be_hidden()
 
 
-async def test_a_late_answer_about_an_older_form_is_not_signed(chromium: Browser, registry: Registry) -> None:
+async def test_a_late_answer_about_an_older_form_is_not_signed(window: Window, registry: Registry) -> None:
     wallet, asked, may_end = InjectedWallet(OTHER.key), asyncio.Event(), asyncio.Event()
 
     async def delay(route: Route) -> None:
@@ -64,7 +64,7 @@ async def test_a_late_answer_about_an_older_form_is_not_signed(chromium: Browser
             await may_end.wait()
         await route.continue_()
 
-    async with opened(chromium, registry, wizard_of(registry, version="0.3.1-late"), wallet) as (page, watch):
+    async with opened(window, wizard_of(registry, version="0.3.1-late"), wallet) as (page, watch):
         await expect(sign(page)).to_be_enabled()
         await page.route("**/triggers/sign-params", delay)
         limit = page.get_by_label("limit · uint256")
@@ -82,11 +82,11 @@ async def test_a_late_answer_about_an_older_form_is_not_signed(chromium: Browser
         assert json.loads(sent(watch, "/triggers")[0].post_data or "")["typedData"]["values"]["input"]["limit"] == "2"
 
 
-async def test_text_of_strangers_is_text_in_the_wizard(chromium: Browser, registry: Registry) -> None:
+async def test_text_of_strangers_is_text_in_the_wizard(window: Window, registry: Registry) -> None:
     async with httpx2.AsyncClient(base_url=registry.url) as client:
         inputs = {"x": {"type": "string", "description": HOSTILE}, "y": {"type": "TokenAmount", "description": HOSTILE}}
         cid = await deploy(client, Bundle(HOSTILE[:90], "9.0.0", HOSTILE, inputs))
-    async with opened(chromium, registry, wizard_of(registry, functionCid=cid, input={"x": HOSTILE})) as (page, watch):
+    async with opened(window, wizard_of(registry, functionCid=cid, input={"x": HOSTILE})) as (page, watch):
         await expect(page.get_by_label("x · string")).to_have_value(HOSTILE)
         assert await page.locator("#wizard").locator("script, img, b").count() == 0
         assert await page.locator("#wizard .unseen", has_text="U+202E").count() == 4
@@ -118,8 +118,8 @@ LINKS: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-async def test_what_is_wrong_with_a_link_is_said(chromium: Browser, registry: Registry) -> None:
-    async with opened(chromium, registry, "console") as (page, watch):
+async def test_what_is_wrong_with_a_link_is_said(window: Window, registry: Registry) -> None:
+    async with opened(window, "console") as (page, watch):
         for name, (given, words) in LINKS.items():
             await page.goto(wizard_of(registry, **given))
             await expect(page.locator("#wizard"), name).to_contain_text(words)
@@ -130,7 +130,7 @@ async def test_what_is_wrong_with_a_link_is_said(chromium: Browser, registry: Re
         watch.expect_refusals()
 
 
-async def test_a_link_is_signed_to_the_letter(chromium: Browser, registry: Registry) -> None:
+async def test_a_link_is_signed_to_the_letter(window: Window, registry: Registry) -> None:
     refill = {
         "chainId": 8453, "account": CONTRACT, "threshold": str(2**256 - 1), "memo": "  two\nlines ", "dry": True,
         "salt": "0x" + "aB" * 32,
@@ -140,7 +140,7 @@ async def test_a_link_is_signed_to_the_letter(chromium: Browser, registry: Regis
         registry, functionCid=registry.world.cids["Refill"], input=refill, config=config, version="7.7.7",
         description="As the link says", executionFeeLimit="12", minValidations="3",
     )  # fmt: skip
-    async with opened(chromium, registry, path) as (page, watch):
+    async with opened(window, path) as (page, watch):
         await expect(sign(page)).to_be_enabled()
         await expect(page.get_by_label("Description")).to_have_value("As the link says")
         assert message(watch) == {
@@ -155,9 +155,9 @@ EVENTS = (
 )  # fmt: skip
 
 
-async def test_an_event_that_no_contract_logs_is_refused(chromium: Browser, registry: Registry) -> None:
+async def test_an_event_that_no_contract_logs_is_refused(window: Window, registry: Registry) -> None:
     config = {"type": 1, "chainId": 8453, "contract": CONTRACT, "topics": [["-"]]}
-    async with opened(chromium, registry, wizard_of(registry, config=config)) as (page, watch):
+    async with opened(window, wizard_of(registry, config=config)) as (page, watch):
         for typed in EVENTS:
             await page.get_by_label("Topic 0").fill("")
             await expect(field(page, "Topic 0").locator(".fault")).to_have_text("")
@@ -167,10 +167,10 @@ async def test_an_event_that_no_contract_logs_is_refused(chromium: Browser, regi
             assert len(sent(watch, "/triggers/sign-params")) == sent_before
 
 
-async def test_events_are_hashed_as_contracts_log_them(chromium: Browser, registry: Registry) -> None:
+async def test_events_are_hashed_as_contracts_log_them(window: Window, registry: Registry) -> None:
     event, other = "Done((address,uint256)[2],(bytes32,(string,bool)))", "0x" + "12" * 32
     config = {"type": 1, "chainId": 8453, "contract": CONTRACT}
-    async with opened(chromium, registry, wizard_of(registry, config=config)) as (page, watch):
+    async with opened(window, wizard_of(registry, config=config)) as (page, watch):
         await page.get_by_label("Topic 0").fill(f"{event.replace(',', ', ')}, {other}")
         async with page.expect_request(lambda each: (each.post_data or "").count(other) == 2, timeout=60_000):
             await page.get_by_label("Topic 2").fill(other)
@@ -180,9 +180,9 @@ async def test_events_are_hashed_as_contracts_log_them(chromium: Browser, regist
         assert message(watch)["config"]["topics"] == [[digest, other], [], [other]]
 
 
-async def test_a_signature_by_somebody_else_is_not_sent(chromium: Browser, registry: Registry) -> None:
+async def test_a_signature_by_somebody_else_is_not_sent(window: Window, registry: Registry) -> None:
     device = InjectedWallet(OTHER.key)
-    async with opened(chromium, registry, wizard_of(registry, version="0.3.1-stale")) as (page, watch):
+    async with opened(window, wizard_of(registry, version="0.3.1-stale")) as (page, watch):
         await page.get_by_text("Sign elsewhere").click()
         await expect(sign(page)).to_be_enabled()
         async with page.expect_download() as download:
@@ -205,11 +205,11 @@ async def test_a_signature_by_somebody_else_is_not_sent(chromium: Browser, regis
         assert sent(watch, "/triggers") == []
 
 
-async def test_a_consent_that_has_ended_says_what_to_change(chromium: Browser, registry: Registry) -> None:
+async def test_a_consent_that_has_ended_says_what_to_change(window: Window, registry: Registry) -> None:
     ended = registry.world.triggers[1]
     given = {name: ended[name] for name in ("functionCid", "input", "config", "version")}
     wallet = InjectedWallet(OWNER.key)
-    async with opened(chromium, registry, wizard_of(registry, **given, description="Again"), wallet) as (page, watch):
+    async with opened(window, wizard_of(registry, **given, description="Again"), wallet) as (page, watch):
         await sign(page).click()
         await choose(page, wallet)
         await expect(page.locator(".status")).to_contain_text("such as the version")
@@ -218,10 +218,10 @@ async def test_a_consent_that_has_ended_says_what_to_change(chromium: Browser, r
     assert ok(httpx2.get(f"{registry.url}/triggers/{ended['sig']}")).json()["description"] == ended["description"]
 
 
-async def test_only_the_owner_is_asked_to_end_a_trigger(chromium: Browser, registry: Registry) -> None:
+async def test_only_the_owner_is_asked_to_end_a_trigger(window: Window, registry: Registry) -> None:
     sig = registry.world.triggers[-1]["sig"]
     wallet, device = InjectedWallet(OTHER.key), InjectedWallet(OTHER.key)
-    async with opened(chromium, registry, f"console/triggers/{sig}", wallet) as (page, watch):
+    async with opened(window, f"console/triggers/{sig}", wallet) as (page, watch):
         await page.get_by_role("button", name="Sign the deactivation").click()
         await choose(page, wallet)
         await expect(page.locator("#deactivate")).to_contain_text(f"Only {OWNER.address} can end this trigger")
@@ -237,7 +237,7 @@ async def test_only_the_owner_is_asked_to_end_a_trigger(chromium: Browser, regis
     assert "deactivateSig" not in ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
 
 
-async def test_the_end_of_other_triggers_is_not_signed(chromium: Browser, registry: Registry) -> None:
+async def test_the_end_of_other_triggers_is_not_signed(window: Window, registry: Registry) -> None:
     sig, other = registry.world.triggers[-1]["sig"], registry.world.triggers[0]["sig"]
     wallet = InjectedWallet(OWNER.key)
 
@@ -246,7 +246,7 @@ async def test_the_end_of_other_triggers_is_not_signed(chromium: Browser, regist
         answer["typedData"]["message"]["triggerSigs"].append(other)
         await route.fulfill(json=answer)
 
-    async with opened(chromium, registry, f"console/triggers/{sig}", wallet) as (page, watch):
+    async with opened(window, f"console/triggers/{sig}", wallet) as (page, watch):
         await page.route("**/triggers/deactivate/sign-params", lie)
         await page.get_by_role("button", name="Sign the deactivation").click()
         await choose(page, wallet)
@@ -255,9 +255,9 @@ async def test_the_end_of_other_triggers_is_not_signed(chromium: Browser, regist
         assert sent(watch, "/triggers/deactivate") == []
 
 
-async def test_triggers_are_listed_by_their_times(chromium: Browser, registry: Registry) -> None:
+async def test_triggers_are_listed_by_their_times(window: Window, registry: Registry) -> None:
     middle = registry.world.triggers[3]["createdAt"][:-1]  # the fourth of six, as a field for times has it
-    async with opened(chromium, registry, "console/triggers") as (page, watch):
+    async with opened(window, "console/triggers") as (page, watch):
         await page.get_by_label("Until (UTC)").fill(middle)
         await page.get_by_role("button", name="Filter").click()
         await expect(page.locator("#rows tbody tr")).to_have_count(4)

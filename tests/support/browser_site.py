@@ -1,17 +1,20 @@
-"""A filled registry as a process on a free port, and a browser: once for each module."""
+"""A filled registry as a process on a free port, and a window of a browser: once for each module."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 import pytest_asyncio
 
-from console_world import Registry, fill
+from console_world import Registry, World, fill
 from limitless import unlimited_settings
 from muniment.service.app import Application, build_context
 from operator_client import operator_key
@@ -21,10 +24,21 @@ from service import Service
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
+    from browsing import Window
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Registry]:
-    data_dir = tmp_path_factory.mktemp("registry")
+
+@dataclass(frozen=True)
+class _Filled:
+    """The data of a registry with content, and what is in it."""
+
+    data_dir: Path
+    world: World
+    operator_key: str
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def filled(tmp_path_factory: pytest.TempPathFactory) -> _Filled:
+    data_dir = tmp_path_factory.mktemp("filled")
     now_ms = [time.time_ns() // 1_000_000]
     context = build_context(unlimited_settings(data_dir=data_dir), now_ms=lambda: now_ms[0])
     await context.database.migrate()
@@ -34,16 +48,22 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     key = await operator_key(context)
     for part in (context.outgoing, context.outgoing_webhooks, context.database):
         await part.close()
+    return _Filled(data_dir, world, key)
+
+
+@pytest.fixture(scope="module")
+def registry(filled: _Filled, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    data_dir = tmp_path_factory.mktemp("registry")
+    shutil.copytree(filled.data_dir, data_dir, dirs_exist_ok=True)
     # The log begins when the service runs, and has its records within seconds.
     port = free_port()
     named = {"MUNIMENT_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # so people log in in words
     log = {"MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_INTERVAL_S": "1"}
-    service = Service(data_dir, port=port, environment={**log, **named}).start()
-    yield Registry(service.url, world, key)
-    service.stop()
+    with Service(data_dir, port=port, environment={**log, **named}) as service:
+        yield Registry(service.url, filled.world, filled.operator_key)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
     from browsing import browser, browser_program  # noqa: PLC0415 - most test processes open no browser
 
@@ -54,3 +74,11 @@ async def chromium() -> AsyncIterator[Browser]:
         pytest.skip(message)
     async with browser() as launched:
         yield launched
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def window(chromium: Browser, registry: Registry) -> AsyncIterator[Window]:
+    from browsing import window_of  # noqa: PLC0415
+
+    async with window_of(chromium, registry.url) as made:
+        yield made

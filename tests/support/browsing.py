@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, async_playwright, expect
 
 _AXE = Path(__file__).parents[1] / "e2e" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 _NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
@@ -74,16 +74,55 @@ class Watch:
             self.faults.append(message.text)
 
 
+async def _answer_empty(route: Route) -> None:
+    """A page of the service's origin that does nothing, and names an icon so that the browser asks for none."""
+    await route.fulfill(content_type="text/html", body='<link rel="icon" href="data:,">')
+
+
+@dataclass
+class Window:
+    """A page for one test after the other: a new browser context takes half a second of a core."""
+
+    context: BrowserContext
+    watch: Watch
+    page: Page
+
+    async def empty(self, *, is_new: bool) -> None:
+        """Stop what the page does, and forget what it has stored; or have a new page, if this one may be broken."""
+        if is_new:
+            await self.page.close()
+            self.page = await self.context.new_page()
+        await self.page.unroute_all(behavior="ignoreErrors")
+        await self.page.route("**/empty", _answer_empty)
+        await self.page.goto("empty")
+        await self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        await self.page.unroute_all()
+        await self.context.clear_cookies()
+
+
 @asynccontextmanager
-async def watched(browser: Browser, url: str, **options: Any) -> AsyncGenerator[tuple[BrowserContext, Watch]]:
-    """A browser context whose pages fail the test on console errors, policy violations and foreign requests."""
+async def window_of(browser: Browser, url: str, **options: Any) -> AsyncGenerator[Window]:
+    """A window for the pages of a service."""
     context = await browser.new_context(base_url=url, **options)
     watch = Watch(urlsplit(url).netloc)
     context.on("page", watch.attach)
     await context.add_init_script(_VIOLATIONS + _SHIFT)
-    yield context, watch
+    yield Window(context, watch, await context.new_page())
     await context.close()
-    assert watch.faults == [], watch.faults
+
+
+@asynccontextmanager
+async def watched(window: Window) -> AsyncGenerator[tuple[Page, Watch]]:
+    """An empty page that fails the test on console errors, policy violations and foreign requests."""
+    window.watch.requests, window.watch.faults = [], []
+    is_broken = True
+    try:
+        yield window.page, window.watch
+        await window.page.evaluate("0")  # what the page has said until now has come
+        faults, is_broken = [*window.watch.faults], False
+    finally:
+        await window.empty(is_new=is_broken)
+    assert faults == [], faults
 
 
 async def violations(page: Page) -> list[str]:

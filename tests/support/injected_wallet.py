@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlencode
 
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import BrowserContext, Page
 
-from browsing import Watch, watched
+from browsing import Watch, Window, watched
 from console_world import Registry
 from eth_signing import Account, encode_defunct, encode_typed_data
 
@@ -58,11 +58,13 @@ class InjectedWallet:
     def __post_init__(self) -> None:
         self.address = str(Account.from_key(self.key).address)
 
-    async def join(self, context: BrowserContext, name: str = "testWallet") -> None:
+    @asynccontextmanager
+    async def joined(self, context: BrowserContext, name: str) -> AsyncGenerator[None]:
         """Inject the wallet into every page of the context."""
-        await context.expose_function(name, self._answer)
         script = _PROVIDER.replace("NAME", name).replace("UUID", f"350670db-19fa-4704-a166-{name:_<12}")
-        await context.add_init_script(script.replace("TITLE", self.title).replace("LATE", str(self.late_ms)))
+        script = script.replace("TITLE", self.title).replace("LATE", str(self.late_ms))
+        async with await context.expose_function(name, self._answer), await context.add_init_script(script):
+            yield
 
     def _answer(self, text: str) -> str:
         call = json.loads(text)
@@ -91,14 +93,11 @@ class InjectedWallet:
 
 
 @asynccontextmanager
-async def opened(
-    chromium: Browser, registry: Registry, path: str, *wallets: InjectedWallet
-) -> AsyncGenerator[tuple[Page, Watch]]:
+async def opened(window: Window, path: str, *wallets: InjectedWallet) -> AsyncGenerator[tuple[Page, Watch]]:
     """A page of the console with these wallets."""
-    async with watched(chromium, registry.url) as (context, watch):
+    async with AsyncExitStack() as joined, watched(window) as (page, watch):
         for number, wallet in enumerate(wallets):
-            await wallet.join(context, f"testWallet{number}")
-        page = await context.new_page()
+            await joined.enter_async_context(wallet.joined(window.context, f"testWallet{number}"))
         await page.goto(path)
         yield page, watch
 
