@@ -152,7 +152,8 @@ class Held:
 @pytest.mark.parametrize(("length", "count"), [(1_500, 120), (LONG_BYTES, 25), (100 * KIB, 8)])
 async def test_no_row_is_read_ahead_of_a_client_that_reads_slowly(context: Context, length: int, count: int) -> None:
     records = await fill(context, [length] * count)
-    for search, query in itertools.product((search_triggers_of, search_functions_of), ({}, {"offset": 5})):
+    searches: tuple[Any, ...] = (search_triggers_of, search_functions_of)
+    for search, query in itertools.product(searches, ({}, {"offset": 5})):
         held = Held(context.database)
         page = await search(ContextOf(held), limit=100, **query)
         chunks = page.reply(()).chunks

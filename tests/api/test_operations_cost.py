@@ -95,7 +95,7 @@ async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
 
 
 async def test_a_sweep_looks_only_at_what_has_expired(database: SqliteDatabase) -> None:
-    await fill(database, range(MANY))
+    await fill(database, range(MANY - 2 * FEW, MANY))
     moment = Moment(NOW_S * 1_000, HOUR)
     assert 0 < await database.write(lambda tx: mark_expired(tx, moment)) < 40
     with steps(database._writer._connection) as counted:

@@ -9,8 +9,9 @@ import httpx2
 import pytest
 from pins_world import QUICK, row, ticking, until, until_rows, with_node, working
 
+from answers import ok
 from applications import another_process, client_of
-from builders import EMPTY_WASM, Bundle, Wallet, deploy
+from builders import EMPTY_WASM, Bundle, Wallet, api_key_of, deploy
 from conftest import Clock
 from muniment.protocol.ipfs.cid import decode_cid
 from muniment.service.app import Application
@@ -151,9 +152,12 @@ async def test_after_an_outage_of_the_node_every_bundle_is_pinned(
 
 
 async def test_two_processes_pin_each_bundle_once(uploads: httpx2.AsyncClient, pinning: Context, node: PinNode) -> None:
-    cids = [await deploy(uploads, Bundle(version=f"1.0.{number}"), Wallet(1 + number)) for number in range(20)]
+    headers = {"x-api-key": await api_key_of(uploads, Wallet())}
+    bundles = [Bundle(version=f"1.0.{number}") for number in range(12)]
+    answers = [ok(await uploads.post("/functions", files=each.files, headers=headers)) for each in bundles]
+    cids = [each.json()["CID"] for each in answers]
     async with another_process(pinning) as other, working(pinning), working(other):
-        await until_rows(pinning, "pinned_at_ms IS NOT NULL", 20)
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL", 12)
     assert sorted(node.imports) == sorted(cids)
     assert set(await pinning.database.fetch("SELECT turn FROM pins")) == {(1,)}
 

@@ -10,8 +10,9 @@ import httpx2
 import pytest
 from pins_world import QUICK, row, ticking, until, until_rows, with_node, working
 
+from answers import ok
 from applications import client_of
-from builders import Bundle, deploy
+from builders import Bundle, Wallet, api_key_of, deploy
 from conftest import Clock
 from muniment.service.app import Application
 from muniment.service.context import Context
@@ -57,20 +58,25 @@ OF_THE_BUNDLE = {
 }
 
 
-@pytest.mark.parametrize(("fault", "error"), OF_THE_BUNDLE.items(), ids=list(OF_THE_BUNDLE))
 async def test_a_bundle_that_fails_waits_with_its_reason_and_is_pinned_when_the_fault_is_over(
-    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, clock: Clock, fault: str, error: str
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, clock: Clock
 ) -> None:
-    cid = await deploy(uploads)
-    node.fault = fault
+    headers = {"x-api-key": await api_key_of(uploads, Wallet())}
+    cids: list[str] = []
     async with working(pinning):
-        await until_rows(pinning, "failures = 1 AND taken = 0")
-        assert await row(pinning, "error, pinned_at_ms") == (error, None)
-        assert not node.pinned
-        node.fault = ""
-        clock.advance(seconds=2)
-        await until_rows(pinning, "pinned_at_ms IS NOT NULL AND failures = 0 AND error IS NULL")
-    assert list(node.pinned) == [cid]
+        for number, (fault, error) in enumerate(OF_THE_BUNDLE.items()):
+            node.fault = fault
+            answer = await uploads.post("/functions", files=Bundle(version=f"1.0.{number}").files, headers=headers)
+            await until_rows(pinning, "failures = 1 AND taken = 0")
+            waiting = await pinning.database.fetch("SELECT error, pinned_at_ms FROM pins WHERE failures = 1")
+            assert waiting == [(error, None)], fault
+            assert list(node.pinned) == cids, fault
+            node.fault = ""
+            clock.advance(seconds=2)
+            pinned = "pinned_at_ms IS NOT NULL AND failures = 0 AND error IS NULL"
+            await until_rows(pinning, pinned, number + 1)
+            cids.append(ok(answer).json()["CID"])
+            assert list(node.pinned) == cids, fault
 
 
 async def test_a_long_reason_is_kept_short_and_printable(
@@ -151,18 +157,20 @@ OF_THE_NODE = {
 }
 
 
-@pytest.mark.parametrize(("status", "error"), OF_THE_NODE.items(), ids=[str(status) for status in OF_THE_NODE])
 async def test_a_node_that_cannot_be_used_is_charged_to_no_bundle(
-    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, status: int, error: str
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, clock: Clock
 ) -> None:
-    await deploy(uploads)
-    node.look_status = status
-    async with working(pinning):
-        await until_rows(pinning, "error IS NOT NULL AND failures = 0 AND taken = 0")
-        assert await row(pinning, "error") == (error,)
-        assert not node.imports
-        node.look_status = 200
-        await until_rows(pinning, "pinned_at_ms IS NOT NULL AND error IS NULL")
+    headers = {"x-api-key": await api_key_of(uploads, Wallet())}
+    async with working(pinning), ticking(clock):
+        for number, (status, error) in enumerate(OF_THE_NODE.items(), 1):
+            node.look_status = status
+            imports = len(node.imports)
+            ok(await uploads.post("/functions", files=Bundle(version=f"1.0.{number}").files, headers=headers))
+            await until_rows(pinning, "error IS NOT NULL AND failures = 0 AND taken = 0")
+            assert await pinning.database.fetch("SELECT error FROM pins WHERE error IS NOT NULL") == [(error,)], status
+            assert len(node.imports) == imports, status
+            node.look_status = 200
+            await until_rows(pinning, "pinned_at_ms IS NOT NULL AND error IS NULL", number)
 
 
 async def test_a_node_that_refuses_imports_alone_is_charged_to_no_bundle(

@@ -33,10 +33,10 @@ async def lose_place(context: Context) -> None:
 
 
 @pytest.mark.parametrize("kind", store.KINDS)
-@pytest.mark.parametrize("other", [-1, 2**40, 2**62])
+@pytest.mark.parametrize("other", [-1, 2**62])
 async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, kind: int, other: int) -> None:
     await turn(context, clock)
-    await add_triggers(context, 300)
+    await add_triggers(context, 260)
     before = await turn(context, clock)
     moved = await _move(context, kind, other)
     await add_triggers(context, 1, first=301)
@@ -60,7 +60,7 @@ async def test_an_epoch_after_damaged_runs_leaves_nothing_out(
     context: Context, clock: Clock, damage: LiteralString
 ) -> None:
     await turn(context, clock)
-    await add_triggers(context, 300)
+    await add_triggers(context, 260)
     await turn(context, clock)
     await context.database.write(lambda tx: tx.execute(f"UPDATE tlog_runs SET {damage} WHERE first_index > 255"))
     await add_triggers(context, 3, first=301)

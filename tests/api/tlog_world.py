@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 from conftest import Clock
-from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
 from muniment.protocol.log.notes import keys_of_log, parse_note, parse_verifier_key, verified
 from muniment.protocol.log.tiles import split_entries, unpacked
@@ -18,12 +16,12 @@ from muniment.service.resources.log.checking import check
 from muniment.service.resources.log.integrator import Integrator
 from muniment.service.resources.log.opening import secret_of
 from muniment.service.resources.log.store import Epoch
-from muniment.service.resources.triggers import store as triggers
-from muniment.service.resources.triggers.store import NewRow
 from muniment.service.storage.database import Transaction
+from muniment.service.storage.sql import placeholders
 
 KEY = "11" * 32
-TABLES = ("tlog_epochs", "tlog_cursors", "tlog_tail", "tlog_tiles", "tlog_runs")
+COLUMNS = "(sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)"
+TABLES: tuple[LiteralString, ...] = ("tlog_epochs", "tlog_cursors", "tlog_tail", "tlog_tiles", "tlog_runs")
 
 
 class Shown(NamedTuple):
@@ -88,24 +86,30 @@ def kinds(entries: list[bytes]) -> list[str]:
     return [entry.split(b"\n", 1)[0].decode().split("/")[1] for entry in entries]
 
 
+_TOGETHER = 50
+
+
+async def insert_rows(tx: Transaction, into: LiteralString, rows: list[tuple[Any, ...]]) -> None:
+    """Insert `rows` by few statements; `into` is a table, and the columns if they are not all."""
+    for begin in range(0, len(rows), _TOGETHER):
+        some = rows[begin : begin + _TOGETHER]
+        places = f"({placeholders(len(some[0]))})"
+        values = ", ".join([places] * len(some))
+        sql: LiteralString = f"INSERT INTO {into} VALUES {values}"  # pyright: ignore[reportAssignmentType] - see places
+        await tx.execute(sql, [value for row in some for value in row])
+
+
 async def add_triggers(context: Context, count: int, first: int = 1) -> None:
-    """Rows of triggers in one transaction; their records have what entries take from them."""
-
-    def record(created_at_ms: int) -> str:
-        return f'{{"functionCid":"Qm","description":"d","createdAt":"{iso_time(created_at_ms)}"}}'
-
-    rows = [
-        NewRow(
-            sig=Signature("0x" + n.to_bytes(32).hex() * 2 + "1b"), signer=Address.from_raw(bytes(20)),
-            digest=n.to_bytes(32), function_digest=bytes(32), protocol="Mimic", end_date_ms=0,
-            created_at_ms=context.now_ms(), record=record,
-        )
-        for n in range(first, first + count)
-    ]  # fmt: skip
+    """Rows of triggers in one transaction, as a process stores them; their records have what entries take from them."""
+    now_ms = context.now_ms()
+    record = f'{{"functionCid":"Qm","description":"d","createdAt":"{iso_time(now_ms)}"}}'
 
     async def insert(tx: Transaction) -> None:
-        for row in rows:
-            await triggers.insert(tx, row)
+        rows = [
+            (n.to_bytes(32) * 2 + b"\x1b", bytes(20), n.to_bytes(32), bytes(32), "Mimic", 0, now_ms, record)
+            for n in range(first, first + count)
+        ]
+        await insert_rows(tx, f"triggers {COLUMNS}", rows)
 
     await context.database.write(insert)
 
@@ -113,13 +117,13 @@ async def add_triggers(context: Context, count: int, first: int = 1) -> None:
 class Kept:
     """The log as it was, in the database and in the files of the host."""
 
-    def __init__(self, context: Context, rows: dict[str, list[tuple[Any, ...]]]) -> None:
+    def __init__(self, context: Context, rows: dict[LiteralString, list[tuple[Any, ...]]]) -> None:
         self._context, self._rows = context, rows
         self._files = {path: path.read_bytes() for path in context.settings.data_dir.glob("tlog-*")}
 
     @classmethod
     async def of(cls, context: Context) -> Kept:
-        rows = dict[str, list[tuple[Any, ...]]]()
+        rows = dict[LiteralString, list[tuple[Any, ...]]]()
         for table in TABLES:
             found = await context.database.fetch(f"SELECT * FROM {table} ORDER BY 1, 2, 3")
             rows[table] = list(map(tuple, found))
@@ -129,9 +133,7 @@ class Kept:
         async def work(transaction: Any) -> None:
             for table, rows in self._rows.items():
                 await transaction.execute(f"DELETE FROM {table}")
-                for row in rows:
-                    values = ", ".join("?" * len(row))
-                    await transaction.execute(f"INSERT INTO {table} VALUES ({values})", row)
+                await insert_rows(transaction, table, rows)
 
         await self._context.database.write(work)
         for path in self._context.settings.data_dir.glob("*tlog-*"):
