@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 import warm
+from ports import free_port
 
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
@@ -36,7 +37,7 @@ class Service:
         data_dir: Path,
         *,
         workers: int = 1,
-        port: int = 0,
+        port: int | None = None,
         program: Sequence[str] = ("-m", "muniment"),
         environment: dict[str, str] | None = None,
         python: Path = Path(sys.executable),
@@ -45,9 +46,8 @@ class Service:
         self.data_dir = data_dir
         self._workers = workers
         self._program = [str(python), *program]
-        self._words = [
-            "serve", "--port", str(port), "--host", "127.0.0.1", "--data-dir", str(data_dir), "--workers", str(workers),
-        ]  # fmt: skip
+        self._port = port
+        self._words = ["serve", "--host", "127.0.0.1", "--data-dir", str(data_dir), "--workers", str(workers)]
         self._given = {
             "MUNIMENT_LOG_LEVEL": "warning",
             "MUNIMENT_RATE_LIMIT_CLIENT": "off",  # tests ask as much as they can
@@ -70,12 +70,14 @@ class Service:
     def launch(self) -> None:
         """Start without waiting."""
         python, *program = self._program
+        # Not any port that Linux gives: once this service has ended, nobody else answers at its URL by chance.
+        words = [*self._words, "--port", str(free_port() if self._port is None else self._port)]
         # A text is given to the interpreter by tests of how it starts.
         if python == sys.executable and program[0] != "-c" and warm.is_possible(self._environment):
-            self.process = warm.popen(self._words, self._environment, program)
+            self.process = warm.popen(words, self._environment, program)
             return
         self.process = subprocess.Popen(
-            [*self._program, *self._words],
+            [*self._program, *words],
             env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
