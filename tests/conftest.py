@@ -29,6 +29,7 @@ from feed_checks import check_events
 from lent_blocks import LentBlocks
 from limitless import unlimited_settings
 from memory_disk import use_memory
+from migrated import migrated_sqlite
 from muniment.chains import token_lists
 from muniment.service.app import Application, build_context
 from muniment.service.context import Context
@@ -157,17 +158,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite file with every migration and no row, to copy: it is made in a fifteenth of a migration's time."""
-
-    async def migrated() -> None:
-        database = open_database(Settings().database_url, data_dir=directory)
-        await database.migrate()
-        await database.close()
-
-    directory = tmp_path_factory.mktemp("migrated")
-    asyncio.run(migrated())
-    return directory / "muniment.db"
+def migrated_file() -> Path:
+    """An SQLite file with every migration and no row, to copy."""
+    return migrated_sqlite()
 
 
 @pytest.fixture(scope="session")

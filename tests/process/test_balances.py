@@ -20,6 +20,7 @@ import warm
 from builders import Wallet, log_in
 from chain import CHAIN_TESTS, LocalChain, encoded, selector
 from conformance import check_answer
+from migrated import migrated_directory
 from muniment.chains.catalogue import NATIVE
 from muniment.protocol.evm.address import Address
 from muniment.service.app import Application, build_context
@@ -103,7 +104,9 @@ def chains_file(directory: Path, chains: Chains, urls: dict[int, list[str]]) -> 
 async def registry(
     directory: Path, chains: Chains, urls: dict[int, list[str]], **settings: Any
 ) -> AsyncGenerator[Registry]:
-    given: dict[str, Any] = {"allow_private_networks": True, "balances_timeout_s": 60, **settings}
+    own = {"allow_private_networks": True, "balances_timeout_s": 60, "blocks_url": "database:"}
+    given: dict[str, Any] = {**own, **settings}
+    migrated_directory(directory / "data")
     file = chains_file(directory, chains, urls)
     made = Settings(data_dir=directory / "data", log_level="warning", chains_file=str(file), **given)
     context = build_context(made)

@@ -20,11 +20,14 @@ from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, canonical, chain, execute, intent_body, settler
 
 __all__ = ["chain", "liar", "lie", "opened", "settler"]  # the fixtures
-pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
+pytestmark = CHAIN_TESTS
+# What is stored is taken back here; how far a node is believed is one code for both engines.
+both_engines = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 
 FAR = 3_000_000
 
 
+@both_engines
 @pytest.mark.parametrize("restarts", [False, True], ids=["the process goes on", "restarted in between"])
 async def test_a_watcher_that_followed_invented_blocks_goes_back_by_itself_and_misses_nothing(
     opened: Open, chain: LocalChain, settler: Address, *, restarts: bool
@@ -106,6 +109,7 @@ async def test_a_new_registry_whose_first_head_is_a_lie_misses_nothing(
     assert await world.watched.executions() == canonical(chain, settler)
 
 
+@both_engines
 async def test_a_registry_that_an_earlier_release_left_at_a_lie_recovers(
     opened: Open, chain: LocalChain, settler: Address
 ) -> None:
@@ -229,6 +233,7 @@ async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
     assert await watched.executions() == canonical(chain, settler)
 
 
+@both_engines
 async def test_a_chain_that_is_read_again_from_a_block_on_ends_in_the_same_state(
     opened: Open, chain: LocalChain, settler: Address
 ) -> None:

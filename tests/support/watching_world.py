@@ -14,6 +14,7 @@ import pytest
 
 import intent_bodies
 from chain import LocalChain
+from migrated import migrated_directory
 from muniment.operate.watch.events import TOPICS, event_in
 from muniment.operate.watch.follower import Step
 from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
@@ -89,7 +90,9 @@ def chains_file(
 
 
 def settings_of(directory: Path, file: Path, **settings: Any) -> Settings:
-    given: dict[str, Any] = {"data_dir": directory / "data", "log_level": "warning", **settings}
+    # A watcher reads no block, so nobody makes directories for them.
+    own = {"data_dir": directory / "data", "log_level": "warning", "blocks_url": "database:"}
+    given: dict[str, Any] = {**own, **settings}
     return Settings(chains_file=str(file), allow_private_networks=True, settlement_grace_s=GRACE_S, **given)
 
 
@@ -158,6 +161,7 @@ class Registry:
 async def registry(
     directory: Path, file: Path, *, limits: WatchLimits = WATCH_LIMITS, **settings: Any
 ) -> AsyncGenerator[Registry]:
+    migrated_directory(directory / "data")
     context = build_context(settings_of(directory, file, **settings))
     await context.database.migrate()
     try:
