@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 
 from answers import ok
 from builders import TriggerDraft, Wallet, deploy, register
+from postgres import Cluster
 from service import Service
 
-OWNER = Wallet(51)
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    is_there = request.param == "postgres"
-    environment = {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")} if is_there else None
-    with Service(tmp_path / "data", workers=2, environment=environment) as started:
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two processes; each test has an owner of its own."""
+    environment = dict[str, str]()
+    if request.param == "postgres":
+        cluster: Cluster = request.getfixturevalue("cluster")
+        environment["MUNIMENT_DATABASE_URL"] = asyncio.run(cluster.create_migrated("consents"))
+    with Service(tmp_path_factory.mktemp("consents") / "data", workers=2, environment=environment) as started:
         yield started
 
 
@@ -32,33 +33,36 @@ def client(service: Service) -> httpx2.AsyncClient:
 
 async def test_fifty_simultaneous_creates_are_one_record(client: httpx2.AsyncClient) -> None:
     async with client:
-        body = TriggerDraft(await deploy(client)).signed()
+        owner = Wallet(51)
+        body = TriggerDraft(await deploy(client), owner).signed()
         answers = await asyncio.gather(*(client.post("/triggers", json=body) for _ in range(50)))
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.content for answer in answers}) == 1
-        assert ok(await client.get("/triggers")).json() == [answers[0].json()]
+        assert ok(await client.get(f"/triggers?signer={owner.address}")).json() == [answers[0].json()]
 
 
 async def test_overlapping_simultaneous_deactivations_all_hold(client: httpx2.AsyncClient) -> None:
     async with client:
+        owner = Wallet(52)
         cid = await deploy(client)
-        sigs = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(12)]
+        sigs = [(await register(client, TriggerDraft(cid, owner, version=f"{n}.0.0")))["sig"] for n in range(12)]
         lists = [sigs[:8], sigs[:3:-1], sigs, sigs[::2]]
-        signatures = [OWNER.sign_deactivation(listed) for listed in lists]
+        signatures = [owner.sign_deactivation(listed) for listed in lists]
         bodies = [{"triggerSigs": each, "signature": sig} for each, sig in zip(lists, signatures, strict=True)] * 3
         answers = await asyncio.gather(*(client.post("/triggers/deactivate", json=body) for body in bodies))
         assert {answer.status_code for answer in answers} == {204}
-        assert ok(await client.get("/triggers?active=true")).json() == []
-        ended = ok(await client.get("/triggers?limit=100")).json()
+        assert ok(await client.get(f"/triggers?active=true&signer={owner.address}")).json() == []
+        ended = ok(await client.get(f"/triggers?limit=100&signer={owner.address}")).json()
         assert {trigger["deactivateSig"] for trigger in ended} <= set(signatures)
 
 
 async def test_a_create_beside_a_deactivation_never_leaves_it_active(client: httpx2.AsyncClient) -> None:
     async with client:
+        owner = Wallet(53)
         cid = await deploy(client)
         for number in range(20):
-            body = TriggerDraft(cid, OWNER, version=f"{number}.0.0").signed()
-            consent = {"triggerSigs": [body["sig"]], "signature": OWNER.sign_deactivation([body["sig"]])}
+            body = TriggerDraft(cid, owner, version=f"{number}.0.0").signed()
+            consent = {"triggerSigs": [body["sig"]], "signature": owner.sign_deactivation([body["sig"]])}
             creates = [client.post("/triggers", json=body) for _ in range(2)]
             answers = await asyncio.gather(creates[0], client.post("/triggers/deactivate", json=consent), creates[1])
             assert {answers[0].status_code, answers[2].status_code} <= {200, 409}
