@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 PIECES = (
@@ -156,6 +157,6 @@ class Shape:
             return self.head + (self.piece * (inner // len(self.piece) + 1))[:inner]
         return self.head + (self.piece * max(1, inner // len(self.piece))).removesuffix(b",") + self.tail
 
-    def halves(self, size: int) -> list[bytes]:
+    def halves(self, size: int) -> Iterator[bytes]:
         """The shape in half of `size` bytes, cut at each byte of a piece: a reader may refuse a cut piece at once."""
-        return [self.of(size // 2 + more) for more in range(len(self.piece))]
+        return (self.of(size // 2 + more) for more in range(len(self.piece)))
