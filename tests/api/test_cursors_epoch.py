@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any, LiteralString
@@ -12,7 +13,7 @@ import httpx2
 import pytest
 from trigger_world import check_refusal, next_of
 
-from answers import cursor_at
+from answers import cursor_at, ok
 from applications import another_process, client_of
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from muniment.service.app import Application
@@ -28,8 +29,7 @@ NUMBER = 0x0BADCAFE
 CREATOR = Wallet(5)
 PATHS = ["/triggers", "/functions", f"/functions?creator={CREATOR.address}", "/intents"]
 TABLES = dict(zip(PATHS, ("triggers", "functions", "function_creators", "intents"), strict=True))
-every_listing = pytest.mark.parametrize("path", PATHS)
-either_way = pytest.mark.parametrize("sort", [1, -1])
+EITHER_WAY = [(path, sort) for path in PATHS for sort in (1, -1)]
 
 
 @pytest.fixture
@@ -68,80 +68,84 @@ def plain(link: str) -> str:
     return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
 
 
-@every_listing
-@either_way
 @pytest.mark.usefixtures("filled")
 async def test_in_the_first_epoch_cursors_name_their_listing_and_no_epoch(
-    client: httpx2.AsyncClient, path: str, sort: int
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    link = await first_link(client, path, sort)
-    kind, _, seq = plain(link).partition("-")
-    assert kind == "tfci"[PATHS.index(path)]
-    assert seq.isdecimal()
-    assert len((await client.get(link)).json()) == 1
+    for path, sort in EITHER_WAY:
+        with subtests.test(path, sort=sort):
+            link = await first_link(client, path, sort)
+            kind, _, seq = plain(link).partition("-")
+            assert kind == "tfci"[PATHS.index(path)]
+            assert seq.isdecimal()
+            assert len(ok(await client.get(link)).json()) == 1
 
 
-@every_listing
-@either_way
 @pytest.mark.usefixtures("filled")
 async def test_a_cursor_of_an_earlier_epoch_is_refused_and_the_answer_says_how_to_begin_again(
-    client: httpx2.AsyncClient, context: Context, path: str, sort: int, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, context: Context, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
-    links = [await first_link(client, path, sort)]
+    links = {each: [await first_link(client, *each)] for each in EITHER_WAY}
     for number in (NUMBER, NUMBER + 1):
         await renew(context, number)
         knows_anew(context)
-        for link in links:
-            async with nothing_stored():
-                response = await client.get(link)
-            problem = check_refusal(response, 410, "cursor-too-old", parameter="cursor")
-            assert "begin again without cursor" in problem["detail"]
-        links.append(await first_link(client, path, sort))
-        assert plain(links[-1]).endswith(f"-{number:08x}")
-        assert len((await client.get(links[-1])).json()) == 1
-    assert {(await client.get(link)).status_code for link in links[:-1]} == {410}
+        async with nothing_stored():
+            for (path, sort), given in links.items():
+                with subtests.test(path, sort=sort, number=number):
+                    for link in given:
+                        problem = check_refusal(await client.get(link), 410, "cursor-too-old", parameter="cursor")
+                        assert "begin again without cursor" in problem["detail"]
+                    given.append(await first_link(client, path, sort))
+                    assert plain(given[-1]).endswith(f"-{number:08x}")
+                    assert len(ok(await client.get(given[-1])).json()) == 1
+    assert {(await client.get(link)).status_code for given in links.values() for link in given[:-1]} == {410}
 
 
-@every_listing
-@either_way
 @pytest.mark.usefixtures("filled")
-async def test_a_cursor_after_the_last_row_is_refused(client: httpx2.AsyncClient, path: str, sort: int) -> None:
-    newest = await client.get(on(path, sort=1, limit=3))
-    highest = Cursor(str(next_of(newest)).rpartition("cursor=")[2]).seq
-    at_the_end = await client.get(on(path, sort=sort, cursor=cursor_at(TABLES[path], highest)))
-    assert at_the_end.status_code == 200
-    for seq in (highest + 1, OFFSET_MAX):
-        response = await client.get(on(path, sort=sort, cursor=cursor_at(TABLES[path], seq)))
-        check_refusal(response, 410, "cursor-too-old", parameter="cursor")
+async def test_a_cursor_after_the_last_row_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path, sort in EITHER_WAY:
+        with subtests.test(path, sort=sort):
+            newest = await client.get(on(path, sort=1, limit=3))
+            highest = Cursor(str(next_of(newest)).rpartition("cursor=")[2]).seq
+            at_the_end = await client.get(on(path, sort=sort, cursor=cursor_at(TABLES[path], highest)))
+            assert at_the_end.status_code == 200
+            for seq in (highest + 1, OFFSET_MAX):
+                response = await client.get(on(path, sort=sort, cursor=cursor_at(TABLES[path], seq)))
+                check_refusal(response, 410, "cursor-too-old", parameter="cursor")
 
 
 @pytest.mark.one_engine
-@every_listing
-@pytest.mark.parametrize("number", [None, NUMBER])
 @pytest.mark.usefixtures("filled")
 async def test_a_cursor_of_another_listing_is_refused(
-    client: httpx2.AsyncClient, context: Context, path: str, number: int | None
+    client: httpx2.AsyncClient, context: Context, subtests: pytest.Subtests
 ) -> None:
     """The number of a row of one table says nothing about another: a reader would miss rows."""
-    if number is not None:
-        await renew(context, number)
-    cursor = (await first_link(client, path, 1)).rpartition("cursor=")[2]
-    for other in PATHS:
-        response = await client.get(on(other, sort=1, cursor=cursor))
-        if other == path:
-            assert response.status_code == 200
-        else:
-            problem = check_refusal(response, 400, "invalid-parameter", parameter="cursor")
-            assert "another listing" in problem["detail"]
+    for is_renewed in (False, True):
+        if is_renewed:
+            await renew(context)
+            knows_anew(context)
+        for path, other in itertools.product(PATHS, PATHS):
+            with subtests.test(path, other=other, is_renewed=is_renewed):
+                link = await first_link(client, path, 1)
+                assert plain(link).endswith(f"-{NUMBER:08x}") == is_renewed
+                response = await client.get(on(other, sort=1, cursor=link.rpartition("cursor=")[2]))
+                if other == path:
+                    assert response.status_code == 200
+                else:
+                    problem = check_refusal(response, 400, "invalid-parameter", parameter="cursor")
+                    assert "another listing" in problem["detail"]
 
 
-@every_listing
-async def test_of_an_empty_registry_only_the_cursor_that_it_gave_is_good(client: httpx2.AsyncClient, path: str) -> None:
-    link = next_of(await client.get(on(path, sort=1)))
-    assert link
-    assert (await client.get(link)).json() == []
-    response = await client.get(on(path, sort=1, cursor=cursor_at(TABLES[path], 1)))
-    check_refusal(response, 410, "cursor-too-old", parameter="cursor")
+async def test_of_an_empty_registry_only_the_cursor_that_it_gave_is_good(
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for path in PATHS:
+        with subtests.test(path):
+            link = next_of(await client.get(on(path, sort=1)))
+            assert link
+            assert ok(await client.get(link)).json() == []
+            response = await client.get(on(path, sort=1, cursor=cursor_at(TABLES[path], 1)))
+            check_refusal(response, 410, "cursor-too-old", parameter="cursor")
 
 
 @pytest.mark.usefixtures("filled")
@@ -152,16 +156,21 @@ async def test_a_filter_that_nothing_passes_does_not_make_a_cursor_old(client: h
     assert (answer.status_code, answer.json()) == (200, [])
 
 
+MISSPELT = [
+    "s-1-", "s-1-0badcaf", "s-1-0BADCAFE", "s-1-00badcafe", "s-1--badcafe", "s-1-0badcafe-", "s-01-0badcafe",
+    "1-0badcafe", "s--0badcafe", "s-1-0badcafg", "s-1-0x1badca", "s-1- badcafe", "s-1-0_badcaf",
+]  # fmt: skip
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "made_of",
-    ["s-1-", "s-1-0badcaf", "s-1-0BADCAFE", "s-1-00badcafe", "s-1--badcafe", "s-1-0badcafe-", "s-01-0badcafe",
-     "1-0badcafe", "s--0badcafe", "s-1-0badcafg", "s-1-0x1badca", "s-1- badcafe", "s-1-0_badcaf"],
-)  # fmt: skip
-async def test_an_epoch_has_one_spelling(client: httpx2.AsyncClient, context: Context, made_of: str) -> None:
+async def test_an_epoch_has_one_spelling(
+    client: httpx2.AsyncClient, context: Context, subtests: pytest.Subtests
+) -> None:
     await renew(context)
-    cursor = base64.urlsafe_b64encode(made_of.encode()).decode().rstrip("=")
-    check_refusal(await client.get(f"/triggers?cursor={cursor}"), 400, "invalid-parameter", parameter="cursor")
+    for made_of in MISSPELT:
+        with subtests.test(made_of):
+            cursor = base64.urlsafe_b64encode(made_of.encode()).decode().rstrip("=")
+            check_refusal(await client.get(f"/triggers?cursor={cursor}"), 400, "invalid-parameter", parameter="cursor")
 
 
 async def test_a_database_without_the_row_is_in_its_first_epoch(client: httpx2.AsyncClient, context: Context) -> None:
