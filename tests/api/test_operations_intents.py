@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from trigger_world import check_refusal
 
+from answers import ok
 from conftest import Clock
 from muniment.service.context import Context
 from operator_client import (
@@ -52,34 +53,26 @@ async def test_the_answer_can_be_put_as_it_is(operator: OperatorClient) -> None:
     assert again.json() == answer
 
 
-@pytest.mark.parametrize("draft", [IntentDraft(), DRAFT], ids=["first", "second"])
-async def test_validations_are_accepted_and_not_returned(operator: OperatorClient, draft: IntentDraft) -> None:
-    answer = await operator.put(draft.saying(validations=["0x" + "11" * 65]))
-    assert answer.status_code == 200
-    assert answer.json() == await operator.read(draft.hash)
-    assert "validations" not in answer.json()
+async def test_validations_are_accepted_and_not_returned(operator: OperatorClient) -> None:
+    for draft in (IntentDraft(), DRAFT):
+        answer = ok(await operator.put(draft.saying(validations=["0x" + "11" * 65])))
+        assert answer.json() == await operator.read(draft.hash)
+        assert "validations" not in answer.json()
 
 
 BOTH = ("op, user, data, events, configSig", "feePayer, triggerSig, operations")
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("draft", "more"),
-    [
-        (IntentDraft(), {"operations": []}),
-        (IntentDraft(), {"feePayer": None}),
-        (DRAFT, {"op": 1}),
+async def test_members_of_both_forms_are_refused_with_the_names_of_both(operator: OperatorClient) -> None:
+    mixed: list[tuple[IntentDraft, dict[str, Any]]] = [
+        (IntentDraft(), {"operations": []}), (IntentDraft(), {"feePayer": None}), (DRAFT, {"op": 1}),
         (DRAFT, {"data": 7}),
-    ],
-    ids=str,
-)
-async def test_members_of_both_forms_are_refused_with_the_names_of_both(
-    operator: OperatorClient, draft: IntentDraft, more: dict[str, Any]
-) -> None:
-    response = await operator.put(draft.saying(**more), draft.hash)
-    detail = check_refusal(response, 400, "invalid-body")["detail"]
-    assert all(names in detail for names in BOTH)
+    ]  # fmt: skip
+    for draft, more in mixed:
+        response = await operator.put(draft.saying(**more), draft.hash)
+        detail = check_refusal(response, 400, "invalid-body")["detail"]
+        assert all(names in detail for names in BOTH), more
     assert await stored(operator) == []
 
 
@@ -103,12 +96,11 @@ REFUSED = {
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(("members", "pointer"), REFUSED.values(), ids=REFUSED)
-async def test_a_wrong_member_is_refused_where_it_stands(
-    operator: OperatorClient, members: dict[str, Any], pointer: str
-) -> None:
-    problem = (await operator.put(DRAFT.saying(**members), DRAFT.hash)).json()
-    assert (problem["status"], [each["pointer"] for each in problem["errors"]]) == (400, [pointer])
+async def test_a_wrong_member_is_refused_where_it_stands(operator: OperatorClient, subtests: pytest.Subtests) -> None:
+    for row, (members, pointer) in REFUSED.items():
+        with subtests.test(row):
+            problem = (await operator.put(DRAFT.saying(**members), DRAFT.hash)).json()
+            assert (problem["status"], [each["pointer"] for each in problem["errors"]]) == (400, [pointer])
     assert await stored(operator) == []
 
 
@@ -124,39 +116,37 @@ async def test_another_hash_is_refused_with_the_computed_one(operator: OperatorC
     assert problem["computed"] == DRAFT.hash
 
 
-@pytest.mark.parametrize("datas", [[], ["0x"], ["0x"] * 3], ids=len)
-async def test_a_proposal_needs_as_many_datas_as_the_intent_has_operations(
-    operator: OperatorClient, datas: list[str]
-) -> None:
+@pytest.mark.one_engine
+async def test_a_proposal_needs_as_many_datas_as_the_intent_has_operations(operator: OperatorClient) -> None:
     of = await operator.recorded(DRAFT)
-    appended = await operator.append(of, "proposals", operations_proposal(datas=datas))
-    assert [each["pointer"] for each in appended.json()["errors"]] == ["/datas"]
-    draft = OperationsDraft(2).saying(proposals=[operations_proposal(), operations_proposal(2, datas=datas)])
-    sent = await operator.put(draft, OperationsDraft(2).hash)
-    assert [each["pointer"] for each in sent.json()["errors"]] == ["/proposals/1/datas"]
-    assert (appended.status_code, sent.status_code) == (400, 400)
+    several: list[list[str]] = [[], ["0x"], ["0x"] * 3]
+    for datas in several:
+        appended = await operator.append(of, "proposals", operations_proposal(datas=datas))
+        assert [each["pointer"] for each in appended.json()["errors"]] == ["/datas"], datas
+        draft = OperationsDraft(2).saying(proposals=[operations_proposal(), operations_proposal(2, datas=datas)])
+        sent = await operator.put(draft, OperationsDraft(2).hash)
+        assert [each["pointer"] for each in sent.json()["errors"]] == ["/proposals/1/datas"], datas
+        assert (appended.status_code, sent.status_code) == (400, 400), datas
     assert [each["proposals"] for each in await stored(operator)] == [[]]
 
 
-@pytest.mark.parametrize(
-    ("draft", "body"), [(IntentDraft(), operations_proposal()), (DRAFT, proposal())], ids=["datas", "data"]
-)
-async def test_a_proposal_of_the_other_form_is_refused(
-    operator: OperatorClient, draft: IntentDraft, body: dict[str, Any]
-) -> None:
-    of = await operator.recorded(draft)
-    check_refusal(await operator.append(of, "proposals", body), 400, "invalid-intent")
-    sent = await operator.put(draft.saying(proposals=[body]), draft.hash)
-    check_refusal(sent, 400, "invalid-body", pointer="/proposals/0")
-    assert (await operator.read(of))["proposals"] == []
+@pytest.mark.one_engine
+async def test_a_proposal_of_the_other_form_is_refused(operator: OperatorClient) -> None:
+    for draft, body in ((IntentDraft(), operations_proposal()), (DRAFT, proposal())):
+        of = await operator.recorded(draft)
+        check_refusal(await operator.append(of, "proposals", body), 400, "invalid-intent")
+        sent = await operator.put(draft.saying(proposals=[body]), draft.hash)
+        check_refusal(sent, 400, "invalid-body", pointer="/proposals/0")
+        assert (await operator.read(of))["proposals"] == []
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("draft", [IntentDraft(), DRAFT], ids=["first", "second"])
-async def test_a_proposal_with_data_and_datas_is_refused(operator: OperatorClient, draft: IntentDraft) -> None:
-    of, both = await operator.recorded(draft), {**proposal(), **operations_proposal()}
-    check_refusal(await operator.append(of, "proposals", both), 400, "invalid-body")
-    check_refusal(await operator.put(draft.saying(proposals=[both]), of), 400, "invalid-body", pointer="/proposals/0")
+async def test_a_proposal_with_data_and_datas_is_refused(operator: OperatorClient) -> None:
+    for draft in (IntentDraft(), DRAFT):
+        of, both = await operator.recorded(draft), {**proposal(), **operations_proposal()}
+        check_refusal(await operator.append(of, "proposals", both), 400, "invalid-body")
+        refused = await operator.put(draft.saying(proposals=[both]), of)
+        check_refusal(refused, 400, "invalid-body", pointer="/proposals/0")
 
 
 async def test_a_proposal_is_answered_in_its_own_form_and_is_one(operator: OperatorClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,33 +46,33 @@ async def test_the_key_that_add_prints_lets_in(client: httpx2.AsyncClient, conte
     assert (await OperatorClient(client, key).put(IntentDraft())).status_code == 200
 
 
+BAD_KEYS: list[tuple[str | None, int, str]] = [
+    (None, 401, "missing-credential"),
+    ("", 403, "invalid-operator-key"),
+    ("nonsense", 403, "invalid-operator-key"),
+    ("mno_" + "0" * 64, 403, "invalid-operator-key"),
+    ("upper", 403, "invalid-operator-key"),
+    ("space", 403, "invalid-operator-key"),
+    ("twice", 400, "conflicting-credentials"),
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("key", "status", "code"),
-    [
-        (None, 401, "missing-credential"),
-        ("", 403, "invalid-operator-key"),
-        ("nonsense", 403, "invalid-operator-key"),
-        ("mno_" + "0" * 64, 403, "invalid-operator-key"),
-        ("upper", 403, "invalid-operator-key"),
-        ("space", 403, "invalid-operator-key"),
-        ("twice", 400, "conflicting-credentials"),
-    ],
-)
 async def test_without_a_good_key_nothing_is_written(
-    operator: OperatorClient, nothing_stored: NothingStored, key: str | None, status: int, code: str
+    operator: OperatorClient, nothing_stored: NothingStored, subtests: pytest.Subtests
 ) -> None:
     of = await operator.recorded()
     odd = {"upper": operator.key.upper(), "space": f"{operator.key} x", "twice": operator.key}
-    headers = [] if key is None else [("x-operator-key", odd.get(key, key))] * (2 if key == "twice" else 1)
     requests = [
         ("PUT", "", IntentDraft().body), ("POST", "/proposals", proposal()), ("POST", "/logs", log()),
         ("POST", "/status", {"status": "enqueued"}),
     ]  # fmt: skip
     async with nothing_stored():
-        for method, path, body in requests:
-            answer = await operator.client.request(method, f"/intents/{of}{path}", json=body, headers=headers)
-            check_refusal(answer, status, code)
+        for (key, status, code), (method, path, body) in product(BAD_KEYS, requests):
+            headers = [] if key is None else [("x-operator-key", odd.get(key, key))] * (2 if key == "twice" else 1)
+            with subtests.test(str(key), path=path):
+                answer = await operator.client.request(method, f"/intents/{of}{path}", json=body, headers=headers)
+                check_refusal(answer, status, code)
 
 
 async def test_a_revoked_key_is_refused_immediately_and_a_new_key_for_the_name_is_good(
@@ -180,17 +181,18 @@ REFUSED = {
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(("words", "reason"), REFUSED.values(), ids=REFUSED)
 async def test_a_command_that_fails_prints_one_line(
-    context: Context, nothing_stored: NothingStored, words: list[str], reason: str
+    context: Context, nothing_stored: NothingStored, subtests: pytest.Subtests
 ) -> None:
     await operator_key(context)
     async with nothing_stored():
-        said = await typed(context, *words)
-    assert said.exit_code == 1
-    assert said.output.startswith("Error: ")
-    assert said.output.count("\n") == 1
-    assert reason in said.output
+        for row, (words, reason) in REFUSED.items():
+            with subtests.test(row):
+                said = await typed(context, *words)
+                assert said.exit_code == 1
+                assert said.output.startswith("Error: ")
+                assert said.output.count("\n") == 1
+                assert reason in said.output
 
 
 async def test_an_operators_key_is_refused_by_other_operations(operator: OperatorClient) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, LiteralString, cast
 
 import pytest
+import pytest_asyncio
+from standing_world import ENGINES, standing_registry
 
 from many_runs import RELAYERS, fill, sig_of, time_of
 from muniment.service.context import Context
@@ -17,7 +19,7 @@ from muniment.service.resources.runs.pruning import remove_old
 from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.storage.database import Database, Row, Transaction
 
-pytestmark = pytest.mark.spoils_events("rows are filled in by SQL")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROWS = 20_000
 
 
@@ -47,10 +49,16 @@ class Explained:
         return await cast("Transaction", self._asked).execute(sql, parameters)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=ENGINES)
+async def filled(request: pytest.FixtureRequest) -> AsyncIterator[Context]:
+    async with standing_registry(request, spoils_events=True) as standing:
+        await standing.context.database.write(lambda tx: fill(tx, ROWS))
+        yield standing.context
+
+
 @pytest.fixture
-async def explained(context: Context) -> Explained:
-    await context.database.write(lambda tx: fill(tx, ROWS))
-    return Explained(context, context.database)
+def explained(filled: Context) -> Explained:
+    return Explained(filled, filled.database)
 
 
 QUERIES: dict[str, tuple[dict[str, Any], str]] = {
@@ -107,15 +115,13 @@ async def test_what_is_read_beside_the_records_is_found_by_keys(explained: Expla
         assert not re.search(r"SCAN (r|other|runs|run_records)\b", plan)
 
 
-async def test_the_sweep_walks_the_runs_without_intents_by_age(context: Context, explained: Explained) -> None:
-    assert explained.plans == []
-
+async def test_the_sweep_walks_the_runs_without_intents_by_age(filled: Context) -> None:
     async def sweep(tx: Transaction) -> Explained:
-        seen = Explained(context, tx)
+        seen = Explained(filled, tx)
         assert await remove_old(cast("Transaction", seen), time_of(50)) == 44
         return seen
 
-    (plan,) = (await context.database.write(sweep)).plans
+    (plan,) = (await filled.database.write(sweep)).plans
     assert "runs_by_age" in plan
     assert "Seq Scan" not in plan
     assert "TEMP B-TREE" not in plan

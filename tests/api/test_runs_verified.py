@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
+from tlog_world import insert_rows
 
 from builders import TriggerDraft, cron, deploy, register
 from conftest import NOW_MS
 from muniment.operate.verify_runs import check_runs, contradictions
 from muniment.service.context import Context
+from muniment.service.storage.database import Transaction
 from operator_client import IntentDraft, operator_key
 from run_bodies import body_of, hash_of, run_of
 
@@ -44,7 +46,8 @@ async def test_runs_as_they_were_recorded_are_well(
     assert await faults(context) == [None, None]
 
 
-CHANGED = {
+TABLES: tuple[LiteralString, ...] = ("runs", "run_records")
+CHANGED: dict[str, tuple[LiteralString, str]] = {
     "result": ("UPDATE runs SET record = replace(record, '\"nothing\"', '\"intents\"')", "does not match its hash"),
     "tick": ("UPDATE runs SET record = replace(record, '\"timestamp\":1', '\"timestamp\":2')", "another timestamp"),
     "answer": ("UPDATE runs SET detail = replace(detail, '\"1000000000000000000\"', '\"2\"')", "shows other inputs"),
@@ -61,17 +64,27 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
 async def test_a_changed_run_is_named(
-    client: httpx2.AsyncClient, context: Context, trigger: dict[str, Any], name: str
+    client: httpx2.AsyncClient, context: Context, trigger: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
     made = await recorded(client, await operator_key(context), trigger)
-    statement, why = CHANGED[name]
-    assert await context.database.write(lambda tx: tx.execute(statement, ())) == 1  # pyright: ignore[reportArgumentType] - a constant of this file
-    (fault,) = await faults(context)
-    assert fault is not None
-    assert fault.startswith(f"run {made}: ")
-    assert why in fault
+    kept = {table: await context.database.fetch(f"SELECT * FROM {table}") for table in TABLES}
+
+    async def put_back(tx: Transaction) -> None:
+        for table in ("events", *TABLES[::-1]):  # a run that is inserted has its event
+            await tx.execute(f"DELETE FROM {table}")
+        for table in TABLES:
+            await insert_rows(tx, table, kept[table])
+
+    for name, (statement, why) in CHANGED.items():
+        await context.database.write(put_back)
+        assert await faults(context) == [None]
+        with subtests.test(name):
+            assert await context.database.write(lambda tx, sql=statement: tx.execute(sql)) == 1
+            (fault,) = await faults(context)
+            assert fault is not None
+            assert fault.startswith(f"run {made}: ")
+            assert why in fault
 
 
 async def test_contradictions_are_reported_and_are_no_faults(

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from trigger_world import check_refusal
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once
 from conftest import NOW_MS
 from eth_signing import Account, encode_typed_data
@@ -85,15 +86,15 @@ CONFIG_WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("config", "expected"), CONFIG_WORDS.values(), ids=CONFIG_WORDS)
-async def test_each_variant_of_config_has_its_members(
-    client: httpx2.AsyncClient, config: dict[str, Any], expected: list[tuple[str, str]]
-) -> None:
-    answer = (await ask(client, params(await deploy(client), config=config))).json()
-    assert words(answer["types"], "Config") == expected
-    assert answer["message"]["config"] == config
-    assert list(answer["types"]) == ["Trigger", "Input", "Config"]
-    assert answer["types"]["Input"] == []
+async def test_each_variant_of_config_has_its_members(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    cid = await deploy(client)
+    for row, (config, expected) in CONFIG_WORDS.items():
+        with subtests.test(row):
+            answer = ok(await ask(client, params(cid, config=config))).json()
+            assert words(answer["types"], "Config") == expected
+            assert answer["message"]["config"] == config
+            assert list(answer["types"]) == ["Trigger", "Input", "Config"]
+            assert answer["types"]["Input"] == []
 
 
 async def test_a_single_run_without_a_start_gets_a_start_that_can_be_signed(client: httpx2.AsyncClient) -> None:
@@ -129,24 +130,23 @@ SIGNED = {
 }
 
 
-@pytest.mark.parametrize(("inputs", "given", "config"), SIGNED.values(), ids=SIGNED)
 async def test_eth_account_signs_the_answer_and_the_trigger_is_registered(
-    client: httpx2.AsyncClient, inputs: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    cid = await deploy(client, Bundle(inputs=inputs))
-    answer = (await ask(client, params(cid, input=given, config=config, executionFeeLimit="7"))).json()
     account = Account.from_key(Wallet(21).key)
-    signature = account.sign_message(encode_typed_data(full_message=answer)).signature
-    body = {
-        "description": "Signed elsewhere", "sig": "0x" + signature.hex(), "signer": account.address,
-        "typedData": {"types": answer["types"], "values": answer["message"]},
-    }  # fmt: skip
-    response = await client.post("/triggers", json=body)
-    assert response.status_code == 200, response.text
-    trigger = response.json()
-    assert trigger["signer"] == account.address
-    assert trigger["types"] == answer["types"]
-    assert {name: trigger[name] for name in answer["message"]} == answer["message"]
+    for number, (row, (inputs, given, config)) in enumerate(SIGNED.items(), 1):
+        cid = await deploy(client, Bundle(inputs=inputs), Wallet(number))
+        with subtests.test(row):
+            answer = ok(await ask(client, params(cid, input=given, config=config, executionFeeLimit="7"))).json()
+            signature = account.sign_message(encode_typed_data(full_message=answer)).signature
+            body = {
+                "description": "Signed elsewhere", "sig": "0x" + signature.hex(), "signer": account.address,
+                "typedData": {"types": answer["types"], "values": answer["message"]},
+            }  # fmt: skip
+            trigger = ok(await client.post("/triggers", json=body)).json()
+            assert trigger["signer"] == account.address
+            assert trigger["types"] == answer["types"]
+            assert {name: trigger[name] for name in answer["message"]} == answer["message"]
 
 
 async def test_an_unknown_function_is_refused(client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
@@ -155,7 +155,7 @@ async def test_an_unknown_function_is_refused(client: httpx2.AsyncClient, nothin
     check_refusal(response, 400, "unknown-function", pointer="/functionCid")
 
 
-CIDS = {
+CIDS: dict[str, Any] = {
     "empty": "", "short": "Qm", "upper-case-v1": str(cid_v1(0x70, bytes(32))).upper(),
     "raw": str(cid_v1(0x55, bytes(32))), "base58-with-0OIl": "Qm" + "0OIl" * 11,
     "identity": CidParts(1, 0x70, 0x00, b"x").text, "sha1": CidParts(1, 0x70, 0x11, bytes(20)).text,
@@ -163,22 +163,26 @@ CIDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cid", CIDS.values(), ids=CIDS)
 async def test_a_text_that_is_not_the_cid_of_a_bundle_is_refused(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], cid: Any
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], subtests: pytest.Subtests
 ) -> None:
     async with nothing_stored():
-        response = await ask(client, params(cid))
-    check_refusal(response, 400, "invalid-cid" if isinstance(cid, str) else "invalid-body", pointer="/functionCid")
+        for row, cid in CIDS.items():
+            code = "invalid-cid" if isinstance(cid, str) else "invalid-body"
+            with subtests.test(row):
+                check_refusal(await ask(client, params(cid)), 400, code, pointer="/functionCid")
 
 
 VERSIONS = ["1.0", "01.0.0", "1.0.0-01", "v1.0.0", "1.0.0 ", "", "1.0.٣", "1" * 300 + ".0.0", "1.0.0\n"]
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: repr(version[:8]))
-async def test_a_text_that_is_not_a_semantic_version_is_refused(client: httpx2.AsyncClient, version: str) -> None:
-    response = await ask(client, params(await deploy(client), version=version))
-    check_refusal(response, 400, "invalid-version", pointer="/version")
+async def test_a_text_that_is_not_a_semantic_version_is_refused(
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    cid = await deploy(client)
+    for version in VERSIONS:
+        with subtests.test(repr(version[:8])):
+            check_refusal(await ask(client, params(cid, version=version)), 400, "invalid-version", pointer="/version")
 
 
 async def test_a_version_with_a_chain_after_it_is_accepted(client: httpx2.AsyncClient) -> None:
