@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -21,23 +22,26 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from intent_lines import joined, line, log, proposal
 from muniment.cli.main import main
 from muniment.cli.output import output_file
 from muniment.service.resources.intents.json_lines import LINES_PER_BATCH
 from terminal import shown_on
 
-# Of which the first batch is done when the import is interrupted.
-LINES = LINES_PER_BATCH + 200
+# An import that is interrupted has batches of so many lines, and is interrupted after the first of two.
+BATCH, LINES = 40, 60
 # This ends a hang.
 SECONDS_MAX = 60
 # `muniment` that waits in the middle of an import, one batch done, until the file GO_ON_WHEN_THERE_IS is there.
-STAYS_IN_THE_MIDDLE = """
+STAYS_IN_THE_MIDDLE = f"""
 import os, time
 from pathlib import Path
 from muniment.__main__ import main
+from muniment.service.resources.intents import json_lines
 from muniment.service.resources.intents.json_lines import Import
-add, batches = Import.add, iter(range(100))
+add, batches, in_batches = Import.add, iter(range(100)), json_lines.in_batches
+json_lines.in_batches = lambda lines, **_: in_batches(lines, lines_max={BATCH})
 async def stay(self, batch):
     await add(self, batch)
     if next(batches) == 0:
@@ -49,9 +53,10 @@ main()
 """
 
 
-def registry(directory: Path) -> Path:
+def registry(directory: Path, migrated_file: Path) -> Path:
     """An empty registry."""
-    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(directory)]).exit_code == 0
+    directory.mkdir(mode=0o700)
+    shutil.copy2(migrated_file, directory)
     return directory
 
 
@@ -81,19 +86,18 @@ def rows(data_dir: Path, sql: str) -> list[Any]:
 def launch(
     data_dir: Path,
     *arguments: object,
-    stdin: int = subprocess.DEVNULL,
+    stdin: int | None = None,
+    stderr: int = subprocess.PIPE,
     program: Sequence[str] = ("-m", "muniment"),
     **environment: str,
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, *program, "intents", *map(str, arguments), "--data-dir", str(data_dir)]
-    # Unbuffered output would hide what waits in a buffer.
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MUNIMENT_", "PYTHONUNBUF"))}
-    environ |= environment
-    output = subprocess.PIPE
-    return subprocess.Popen(command, env=environ, stdin=stdin, stdout=output, stderr=output, text=False)
+) -> warm.WarmProcess:
+    command = ["intents", *map(str, arguments), "--data-dir", str(data_dir)]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    environ |= {"PYTHONPATH": str(warm.UNHURRIED), **environment}
+    return warm.popen(command, environ, program, stdin=stdin, stderr=stderr)
 
 
-def wait_until_it_handles(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def wait_until_it_handles(process: warm.WarmProcess, number: signal.Signals) -> None:
     """Until the process has taken over the signal (proc(5): SigCgt)."""
     caught = 0
     while not caught >> (number - 1) & 1:
@@ -104,6 +108,11 @@ def wait_until_it_handles(process: subprocess.Popen[bytes], number: signal.Signa
         time.sleep(0.01)
 
 
+def waiting_in(pipe: int) -> int:
+    """The number of bytes that wait in a pipe."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 def wait_until_full(pipe: int) -> None:
     """Until its writer has written what goes in, and waits."""
     before, now = -1, 0
@@ -111,7 +120,7 @@ def wait_until_full(pipe: int) -> None:
     while now == 0 or now != before:
         assert time.monotonic() < deadline, "no line was written"
         time.sleep(0.2)
-        before, now = now, int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+        before, now = now, waiting_in(pipe)
 
 
 @pytest.fixture
@@ -120,8 +129,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return registry(tmp_path / "data")
+def data(tmp_path: Path, migrated_file: Path) -> Path:
+    return registry(tmp_path / "data", migrated_file)
 
 
 @pytest.mark.parametrize("count", [LINES_PER_BATCH + 2, pytest.param(10_000, marks=pytest.mark.long)])
@@ -184,7 +193,7 @@ def test_a_file_that_cannot_be_read_is_status_2(tmp_path: Path, data: Path, name
     assert rows(data, "SELECT 1 FROM imports") == []
 
 
-def wait_for_progress(process: subprocess.Popen[bytes], data: Path) -> None:
+def wait_for_progress(process: warm.WarmProcess, data: Path) -> None:
     """Return once a batch is on disk."""
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
@@ -204,11 +213,11 @@ def many(bad: Sequence[int]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def imported_at_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def imported_at_once(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Path:
     """A registry with the intents of a file that has two bad lines, imported without an interruption."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "intents.ndjson").write_bytes(many([3, LINES - 1]))
-    assert intents(registry(folder / "data"), "import", folder / "intents.ndjson").exit_code == 1
+    assert intents(registry(folder / "data", migrated_file), "import", folder / "intents.ndjson").exit_code == 1
     return folder
 
 
@@ -218,19 +227,19 @@ def test_an_interrupted_import_goes_on_to_the_same_end(
 ) -> None:
     file, whole = imported_at_once / "intents.ndjson", imported_at_once / "data"
     program, go_on = ["-c", STAYS_IN_THE_MIDDLE], tmp_path / "go on"
-    with launch(data, "import", file, "--json", program=program, GO_ON_WHEN_THERE_IS=str(go_on)) as process:
-        try:
-            wait_for_progress(process, data)
-            process.send_signal(number)
-        finally:
-            go_on.touch()
+    process = launch(data, "import", file, "--json", program=program, GO_ON_WHEN_THERE_IS=str(go_on))
+    try:
+        wait_for_progress(process, data)
+        process.send_signal(number)
+    finally:
+        go_on.touch()
         told, warned = process.communicate(timeout=SECONDS_MAX)
     ((lines,),) = rows(data, "SELECT lines FROM imports")
-    assert 0 < lines < LINES
+    assert lines == BATCH
     if number is not signal.SIGKILL:
         assert process.returncode == 128 + number
         assert json.loads(told).items() >= {"lines": lines, "done": False, "refused": 1}.items()
-        assert f"stopped after line {lines}; run the command again to continue" in warned.decode()
+        assert f"stopped after line {lines}; run the command again to continue" in warned
     result = intents(data, "import", file, "--json")
     assert result.exit_code == 1
     assert summary(result).items() >= {"resumedAt": lines, "refusedBefore": 1, "refused": 1, "lines": LINES}.items()
@@ -272,16 +281,27 @@ def test_restart_begins_at_the_beginning(begun: Path, data: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_waiting_for_standard_input_ends_with_a_signal(data: Path, number: signal.Signals) -> None:
-    with launch(data, "import", "-", stdin=subprocess.PIPE) as process:
+    reading, writing = os.pipe()
+    process = launch(data, "import", "-", stdin=reading)
+    os.close(reading)
+    try:
         wait_until_it_handles(process, signal.SIGTERM)
-        time.sleep(0.3)  # by then it is likely to wait
+        os.write(writing, b"{")
+        deadline = time.monotonic() + SECONDS_MAX
+        while waiting_in(writing):
+            assert time.monotonic() < deadline, "standard input is not read"
+            time.sleep(0.01)
         process.send_signal(number)
         assert process.wait(timeout=SECONDS_MAX) == 128 + number
-        assert process.stderr is not None
-        assert b"stopped after line 0; give the same input again" in process.stderr.read()
+    finally:
+        os.close(writing)
+        _, warned = process.communicate(timeout=SECONDS_MAX)
+    assert "stopped after line 0; give the same input again" in warned
 
 
-def test_an_export_is_a_file_that_an_empty_registry_imports_to_the_same(file: Path, data: Path, tmp_path: Path) -> None:
+def test_an_export_is_a_file_that_an_empty_registry_imports_to_the_same(
+    file: Path, data: Path, tmp_path: Path, migrated_file: Path
+) -> None:
     lines = [line(1, status="submitted", proposals=[proposal(1), proposal(2)]), line(2, logs=[log(1), log(2)]), line(3)]
     intents(data, "import", "-", stdin=joined(lines))
     result = intents(data, "export", file, "--json")
@@ -289,7 +309,7 @@ def test_an_export_is_a_file_that_an_empty_registry_imports_to_the_same(file: Pa
     assert result.stdout == ""
     told = json.loads(result.stderr)
     assert told.items() >= {"intents": 3, "proposals": 2, "logs": 2, "bytes": file.stat().st_size}.items()
-    again = intents(registry(tmp_path / "other"), "import", file, "--json")
+    again = intents(registry(tmp_path / "other", migrated_file), "import", file, "--json")
     assert summary(again).items() >= {"lines": 3, "stored": 3, "refused": 0}.items()
     assert exported(tmp_path / "other") == exported(data)
     assert summary(intents(data, "import", file, "--json")).items() >= {"unchanged": 3, "stored": 0}.items()
@@ -317,34 +337,42 @@ def test_an_export_that_fails_in_the_middle_leaves_no_file(file: Path, data: Pat
     assert [path.name for path in file.parent.iterdir()] == ["data"]
 
 
+@pytest.fixture(scope="module")
+def more_than_a_pipe_takes(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Path:
+    """A registry whose export has 300 KB; a pipe takes 64 KiB."""
+    data = registry(tmp_path_factory.mktemp("long") / "data", migrated_file)
+    assert intents(data, "import", "-", stdin=joined([line(n) for n in range(1, 501)])).exit_code == 0
+    return data
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("place", ["pipe", "standard output"])
 def test_a_signal_ends_an_export_that_is_held_up(
-    tmp_path: Path, data: Path, place: str, number: signal.Signals
+    tmp_path: Path, more_than_a_pipe_takes: Path, place: str, number: signal.Signals
 ) -> None:
-    intents(data, "import", "-", stdin=joined([line(n) for n in range(1, 501)]))  # 300 KB; a pipe takes 64 KiB
     os.mkfifo(tmp_path / "pipe")
-    with launch(data, "export", tmp_path / "pipe" if place == "pipe" else "-") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        reader = os.open(tmp_path / "pipe", os.O_RDONLY) if place == "pipe" else os.dup(process.stdout.fileno())
-        try:
-            wait_until_full(reader)
-            process.send_signal(number)
-            assert process.wait(timeout=SECONDS_MAX) == 128 + number
-            assert process.stderr.read() == b"stopped: the export is incomplete\n"
-        finally:
-            os.close(reader)
-            process.kill()
+    process = launch(more_than_a_pipe_takes, "export", tmp_path / "pipe" if place == "pipe" else "-")
+    assert process.stdout is not None
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY) if place == "pipe" else os.dup(process.stdout.fileno())
+    try:
+        wait_until_full(reader)
+        process.send_signal(number)
+        assert process.wait(timeout=SECONDS_MAX) == 128 + number
+    finally:
+        process.kill()
+        os.close(reader)
+        _, warned = process.communicate(timeout=SECONDS_MAX)
+    assert warned == "stopped: the export is incomplete\n"
 
 
 def test_a_signal_ends_an_export_to_a_pipe_without_a_reader(tmp_path: Path, data: Path) -> None:
     intents(data, "import", "-", stdin=line(1))
     os.mkfifo(tmp_path / "pipe")
-    with launch(data, "export", tmp_path / "pipe") as process:
-        wait_until_it_handles(process, signal.SIGTERM)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=SECONDS_MAX) == 128 + signal.SIGTERM
+    process = launch(data, "export", tmp_path / "pipe")
+    wait_until_it_handles(process, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=SECONDS_MAX)
+    assert process.wait() == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, OSError])
@@ -366,11 +394,11 @@ def test_a_file_that_is_not_whole_does_not_appear(file: Path, end: type[BaseExce
 def test_a_terminal_shows_a_bar_and_refused_lines_beside_it(file: Path, data: Path) -> None:
     file.write_bytes(joined([line(1), b"{", line(3)]))
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "muniment", "intents", "import", str(file), "--data-dir", str(data)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
-        os.close(theirs)
-        shown = shown_on(ours)
-    assert process.returncode == 1
+    process = launch(data, "import", file, stderr=theirs)
+    os.close(theirs)
+    shown = shown_on(ours)
+    process.communicate(timeout=SECONDS_MAX)
+    assert process.wait() == 1
     assert b"importing" in shown
     assert b"100%" in shown
     assert b"\r\x1b[Kline 2: invalid-json: " in shown
