@@ -7,8 +7,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -17,12 +15,14 @@ from typing import LiteralString
 
 import pytest
 
+import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, log_in
 from copying_world import OWNERS, Filled, Place, copy_all, fill, new_database, opened, read_page, run, served, walk
 from muniment.service.storage.registry_copy import LEFT, TABLES
 from operator_client import IntentDraft, OperatorClient
 from postgres import Cluster
+from terminal import shown_on
 
 DIRECTIONS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 all_ways = pytest.mark.parametrize(("engine", "to"), DIRECTIONS)
@@ -126,17 +126,17 @@ def test_a_login_is_not_taken_twice_by_the_new_side(filled: Filled, target: Plac
 def test_a_cursor_of_the_old_service_goes_on_at_the_new_one(filled: Filled, target: Place) -> None:
     copy_all(filled.place, target)
 
-    async def follow(what: str, sort: int) -> None:
+    async def follow() -> None:
         async with served(filled.place, filled.clock) as old, served(target, filled.clock) as new:
-            whole = await walk(old, f"/{what}?sort={sort}&limit=100")
-            assert len(whole) > 1
-            first, link = await read_page(old, f"/{what}?sort={sort}&limit={len(whole) // 2}")
-            assert link
-            assert first + await walk(new, link) == whole
+            for what in ("triggers", "intents", "functions", "executions"):
+                for sort in (1, -1):
+                    whole = await walk(old, f"/{what}?sort={sort}&limit=100")
+                    assert len(whole) > 1, what
+                    first, link = await read_page(old, f"/{what}?sort={sort}&limit={len(whole) // 2}")
+                    assert link, what
+                    assert first + await walk(new, link) == whole, (what, sort)
 
-    for what in ("triggers", "intents", "functions", "executions"):
-        for sort in (1, -1):
-            asyncio.run(follow(what, sort))
+    asyncio.run(follow())
 
 
 @all_ways
@@ -193,16 +193,15 @@ def test_times_that_do_not_follow_the_order_are_listed_rightly_by_one_writer_too
 
     async def compare() -> None:
         async with opened(filled.place) as context:
-            times = await context.database.fetch(
-                "SELECT created_at_ms FROM triggers UNION SELECT created_at_ms FROM intents"
-            )
+            triggers = await context.database.fetch("SELECT created_at_ms FROM triggers")
+            intents = await context.database.fetch("SELECT created_at_ms FROM intents")
+        times = [("triggers", at) for (at,) in triggers] + [("intents", at) for (at,) in intents]
         async with served(filled.place) as old, served(target) as new, served(onward) as third:
-            for (at,) in times:
-                for what in ("triggers", "intents"):
-                    for bound in (f"createdAfter={at}", f"createdBefore={at}"):
-                        path = f"/{what}?limit=100&{bound}"
-                        told = ok(await old.get(path)).json()
-                        assert ok(await new.get(path)).json() == told == ok(await third.get(path)).json(), path
+            for what, at in times:
+                for bound in (f"createdAfter={at}", f"createdBefore={at}"):
+                    path = f"/{what}?limit=100&{bound}"
+                    told = ok(await old.get(path)).json()
+                    assert ok(await new.get(path)).json() == told == ok(await third.get(path)).json(), path
 
     asyncio.run(compare())
 
@@ -238,19 +237,16 @@ def test_the_summary_and_the_bar_say_how_much_and_how_fast(filled: Filled, targe
     copied = run("blocks", "copy", filled.place.blocks, target.blocks, data=target.settings.data_dir)
     assert copied.exit_code == 0
     terminal, other_end = os.openpty()
-    command = [sys.executable, "-m", "muniment", "database", "copy", filled.place.url, target.url]
-    done = subprocess.run(
-        [*command, "--data-dir", str(target.settings.data_dir)],
-        stderr=other_end, stdout=subprocess.PIPE, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    words = ["database", "copy", filled.place.url, target.url, "--data-dir", str(target.settings.data_dir)]
+    process = warm.popen(words, {**os.environ, "PYTHONPATH": str(warm.UNHURRIED)}, stderr=other_end)
     os.close(other_end)
-    shown = os.read(terminal, 100_000).decode()
-    os.close(terminal)
-    assert done.returncode == 0, shown
+    shown = shown_on(terminal).decode()
+    told, _ = process.communicate(timeout=60)
+    assert process.wait() == 0, shown
     count = sum(map(len, filled.place.rows().values()))
     assert f"{count}/{count}" in shown
     assert "rows/s" in shown
-    *tables, total = done.stdout.splitlines()
+    *tables, total = told.splitlines()
     assert dict(line.split() for line in tables) == {name: str(len(rows)) for name, rows in filled.place.rows().items()}
     assert total.startswith(f"{count} rows copied in ")
     assert total.endswith("rows/s); TO has as many")

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import LiteralString
 
@@ -16,8 +17,13 @@ import asyncpg
 import pytest
 
 import warm
-from copying_world import FACTS, Place, copy, fill, new_database, run
+from applications import client_of
+from builders import Bundle, deploy
+from conftest import Clock
+from copying_world import FACTS, Place, copy, new_database, opened, run
 from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.app import Application
+from muniment.service.storage.postgres import connection as postgres_connection
 from muniment.service.storage.postgres.admin import copying as postgres_copying
 from muniment.service.storage.registry_copy import TABLES
 from muniment.service.storage.sqlite import copying as sqlite_copying
@@ -29,6 +35,10 @@ USERS: list[tuple[LiteralString, tuple[bytes, int]]] = [
     for number in range(1, 31)
 ]
 NOTHING = {table.name: [] for table in TABLES}
+# Each engine as FROM and as TO; `test_database_copy.py` has all four ways.
+both_ways = pytest.mark.parametrize(
+    ("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite")], indirect=True
+)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -40,7 +50,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path) 
     return Place.at("sqlite:///new.db", tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def source(request: pytest.FixtureRequest, file: Place, tmp_path: Path) -> Place:
     """A database with a few rows."""
     if request.param == "sqlite":
@@ -91,6 +101,7 @@ def refused(source: Place, target: Place, *arguments: str) -> str:
     return result.stderr.removeprefix("Error: ").rstrip()
 
 
+@both_ways
 def test_a_second_copy_is_refused_and_changes_nothing(source: Place, target: Place) -> None:
     assert copy(source, target).exit_code == 0
     others: list[tuple[LiteralString, tuple[object, ...]]] = [
@@ -103,14 +114,18 @@ def test_a_second_copy_is_refused_and_changes_nothing(source: Place, target: Pla
     assert copy(source, source).exit_code == 1
 
 
-@pytest.mark.parametrize("fact", FACTS[1:], ids=lambda fact: fact[0].split()[2])
-def test_a_single_row_of_any_kind_is_a_registry(
-    file: Place, target: Place, fact: tuple[LiteralString, tuple[object, ...]]
-) -> None:
-    target.change(fact)
-    before = target.rows()
-    assert refused(file, target).startswith("TO holds a registry: there are rows in " + fact[0].split()[2])
-    assert target.rows() == before
+def test_a_single_row_of_any_kind_is_a_registry(file: Place, tmp_path: Path, migrated_file: Path) -> None:
+    # Both engines are asked by the same statements; `test_a_second_copy_is_refused_and_changes_nothing` shows both.
+    shutil.copy2(migrated_file, tmp_path / "new.db")
+    target = Place.at("sqlite:///new.db", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as connection:
+        for sql, values in FACTS[1:]:
+            table = sql.split()[2]
+            connection.execute(sql, values)
+            before = [*connection.iterdump()]
+            assert refused(file, target).startswith("TO holds a registry: there are rows in " + table), table
+            assert [*connection.iterdump()] == before, table
+            connection.execute(f"DELETE FROM {table}")
 
 
 @pytest.mark.parametrize(
@@ -174,6 +189,7 @@ def test_a_file_that_is_not_a_database_is_reported_in_one_line(target: Place, tm
     assert refused(Place.at("sqlite:///old.db", tmp_path), target).endswith("SQLITE_NOTADB")
 
 
+@both_ways
 def test_another_level_of_the_schema_is_refused(source: Place, target: Place, tmp_path: Path) -> None:
     (tmp_path / "bare.db").touch()
     assert "FROM lacks migrations" in refused(Place.at("sqlite:///bare.db", tmp_path), target)
@@ -202,14 +218,21 @@ def test_postgresql_is_migrated_when_that_is_said(file: Place, cluster: Cluster)
 
 
 def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
-    filled = asyncio.run(fill(Place.at("sqlite:///old.db", tmp_path)))
+    source = Place.at("sqlite:///old.db", tmp_path)
+
+    async def deployed() -> None:
+        async with opened(source, Clock()) as context, client_of(Application(context)) as client:
+            for name in ("One", "Other"):
+                await deploy(client, Bundle(name))
+
+    asyncio.run(deployed())
     target = asyncio.run(new_database(cluster, f"blocks-{tmp_path.name}", tmp_path))
-    told = refused(filled.place, target)
+    told = refused(source, target)
     assert told.startswith("TO lacks the blocks of 2 functions of FROM, the first is ")
-    assert refused(filled.place, target, "--blocks", f"file://{tmp_path}/elsewhere") == told
-    assert "not in another 'ftp' place" in refused(filled.place, target, "--blocks", "ftp://x")
+    assert refused(source, target, "--blocks", f"file://{tmp_path}/elsewhere") == told
+    assert "not in another 'ftp' place" in refused(source, target, "--blocks", "ftp://x")
     assert target.rows() == NOTHING
-    assert copy(filled.place, target, "--blocks", "file:").exit_code == 0
+    assert copy(source, target, "--blocks", "file:").exit_code == 0
 
 
 # What the process of a command does before it begins: at the eleventh time that rows are written, three at a time.
@@ -275,6 +298,7 @@ def after_rows(monkeypatch: pytest.MonkeyPatch, times: int, do: Callable[[], obj
         monkeypatch.setattr(module._Target, "add", added)
 
 
+@both_ways
 def test_nothing_is_seen_of_it_before_it_is_complete(
     source: Place, target: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +311,7 @@ def test_nothing_is_seen_of_it_before_it_is_complete(
     assert target.rows() == source.rows()
 
 
+@both_ways
 @pytest.mark.parametrize(
     "change",
     [
@@ -308,6 +333,7 @@ def test_who_writes_meanwhile_is_noticed_and_not_followed(
     assert target.rows() == before != source.rows()
 
 
+@both_ways
 def test_a_source_that_is_gone_in_the_end_has_been_copied(
     source: Place, target: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +352,9 @@ def test_who_writes_to_the_target_is_waited_for_a_moment(
     file: Place, target: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUNIMENT_MIGRATE_AT_START", "false")
+    # Shorter than a statement may take, and no matter how long, since nobody ends the other transaction.
+    monkeypatch.setitem(postgres_connection.SESSION, "lock_timeout", "500")
+    monkeypatch.setattr(sqlite_copying, "connect", partial(sqlite_copying.connect, busy_timeout_ms=500))
 
     async def while_writing() -> str:
         connection = await asyncpg.connect(target.url)
