@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -71,12 +72,13 @@ WORDS: dict[str, tuple[IntentDraft, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WORDS)
-async def test_what_an_operation_asks_for_is_said_in_words(operator: OperatorClient, name: str) -> None:
-    draft, words = WORDS[name]
-    shown = await text_of(operator, await operator.recorded(draft))
-    for each in words:
-        assert each.replace("\N{NO-BREAK SPACE}", " ") in shown.replace("\N{NO-BREAK SPACE}", " "), shown
+@pytest.mark.one_engine
+async def test_what_an_operation_asks_for_is_said_in_words(operator: OperatorClient, subtests: pytest.Subtests) -> None:
+    for number, (name, (draft, words)) in enumerate(WORDS.items()):
+        with subtests.test(name):
+            shown = await text_of(operator, await operator.recorded(replace(draft, number=number)))
+            for each in words:
+                assert each.replace("\N{NO-BREAK SPACE}", " ") in shown.replace("\N{NO-BREAK SPACE}", " "), shown
 
 
 HOSTILE_DATA = {
@@ -89,14 +91,16 @@ HOSTILE_DATA = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE_DATA)
-async def test_data_that_cannot_be_read_is_shown_as_it_is(operator: OperatorClient, name: str) -> None:
-    data = HOSTILE_DATA[name]
-    shown = await text_of(operator, await operator.recorded(one(1, data)))
-    assert "Not readable here." in shown
-    assert data in shown
+@pytest.mark.one_engine
+async def test_data_that_cannot_be_read_is_shown_as_it_is(operator: OperatorClient, subtests: pytest.Subtests) -> None:
+    for name, data in HOSTILE_DATA.items():
+        with subtests.test(name):
+            shown = await text_of(operator, await operator.recorded(one(1, data)))
+            assert "Not readable here." in shown
+            assert data in shown
 
 
+@pytest.mark.one_engine
 async def test_fees_are_in_tokens_where_all_chains_that_may_be_meant_agree(operator: OperatorClient) -> None:
     fees = [{"token": USDC, "amount": "1250000"}, {"token": COIN, "amount": "7000000"}]
     offer = proposal_body(1, data=offer_data(15 * 10**17), fees=["600000", "5"], description="quick")
@@ -112,28 +116,34 @@ async def test_fees_are_in_tokens_where_all_chains_that_may_be_meant_agree(opera
     assert "Offers" not in shown
 
 
-@pytest.mark.parametrize("count", [4, 5])
-async def test_offers_are_shown_for_up_to_four_swaps(operator: OperatorClient, count: int) -> None:
-    offer = operations_proposal_body(1, datas=[offer_data(123 * 10**16)] * count)
-    intent = await operator.recorded(several(*[(0, swap_data())] * count, proposals=[offer]))
-    shown = await text_of(operator, intent)
-    assert ("1.23" in shown, "Offers" in shown) == (count == 4, count == 4)
+@pytest.mark.one_engine
+async def test_offers_are_shown_for_up_to_four_swaps(operator: OperatorClient) -> None:
+    for count in (4, 5):
+        offer = operations_proposal_body(1, datas=[offer_data(123 * 10**16)] * count)
+        draft = replace(several(*[(0, swap_data())] * count, proposals=[offer]), number=count)
+        intent = await operator.recorded(draft)
+        shown = await text_of(operator, intent)
+        assert ("1.23" in shown, "Offers" in shown) == (count == 4, count == 4)
 
 
-@pytest.mark.parametrize("datas", ["0x", "0x01", offer_data(), offer_data(1, 2), "0x" + "ff" * 64])
-async def test_an_offer_that_cannot_be_read_is_left_out(operator: OperatorClient, datas: str) -> None:
-    intent = await operator.recorded(one(0, swap_data(), proposals=[proposal_body(1, data=datas)]))
-    page = await operator.client.get(f"/console/intents/{intent}")
-    assert '<td data-name="Offers"><span>–</span>' in page.text
+@pytest.mark.one_engine
+async def test_an_offer_that_cannot_be_read_is_left_out(operator: OperatorClient) -> None:
+    for number, datas in enumerate(["0x", "0x01", offer_data(), offer_data(1, 2), "0x" + "ff" * 64]):
+        draft = replace(one(0, swap_data(), proposals=[proposal_body(1, data=datas)]), number=number)
+        page = await operator.client.get(f"/console/intents/{await operator.recorded(draft)}")
+        assert '<td data-name="Offers"><span>–</span>' in page.text, datas
 
 
-@pytest.mark.parametrize("fees", [["1"], ["1", "2", "3"], []])
-async def test_fees_that_fit_no_list_of_tokens_stay_numbers(operator: OperatorClient, fees: list[str]) -> None:
+@pytest.mark.one_engine
+async def test_fees_that_fit_no_list_of_tokens_stay_numbers(operator: OperatorClient) -> None:
     most = [{"token": USDC, "amount": "9"}, {"token": COIN, "amount": "9"}]
-    intent = await operator.recorded(one(1, transfer_data(), maxFees=most, proposals=[proposal_body(1, fees=fees)]))
-    assert "0.000001 USDC" not in await text_of(operator, intent)
+    for number, fees in enumerate([["1"], ["1", "2", "3"], list[str]()]):
+        draft = one(1, transfer_data(), maxFees=most, proposals=[proposal_body(1, fees=fees)])
+        intent = await operator.recorded(replace(draft, number=number))
+        assert "0.000001 USDC" not in await text_of(operator, intent), fees
 
 
+@pytest.mark.one_engine
 async def test_a_transaction_leads_to_the_explorer_of_its_chain(operator: OperatorClient) -> None:
     sent = "0x" + "5a" * 32
     known = await operator.recorded(one(1, transfer_data(), transactionHash=sent, status="submitted"))
@@ -163,6 +173,7 @@ WHY: dict[str, tuple[dict[str, Any], list[str], int, str]] = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("name", WHY)
 async def test_the_page_says_why_nothing_has_happened(operator: OperatorClient, clock: Clock, name: str) -> None:
     members, moves, deadlines, words = WHY[name]

@@ -26,6 +26,7 @@ async def text_of(reader: httpx2.AsyncClient, path: str) -> str:
     return " ".join(Outline(answer.text).text.split())
 
 
+@pytest.mark.one_engine
 async def test_a_run_says_what_came_of_it_what_it_read_and_who_recorded_it(
     reader: httpx2.AsyncClient, world: World
 ) -> None:
@@ -45,6 +46,7 @@ async def test_a_run_says_what_came_of_it_what_it_read_and_who_recorded_it(
     assert "Conflicts" not in text
 
 
+@pytest.mark.one_engine
 async def test_a_reason_is_a_sentence_and_a_gap_is_counted(reader: httpx2.AsyncClient, world: World) -> None:
     stopped = await text_of(reader, f"runs/{world.runs['in conflict']}")
     assert "The function called abort: price is above the limit" in stopped
@@ -57,6 +59,7 @@ async def test_a_reason_is_a_sentence_and_a_gap_is_counted(reader: httpx2.AsyncC
     assert "The function asked none." in missed
 
 
+@pytest.mark.one_engine
 async def test_two_verdicts_on_one_cause_name_each_other(reader: httpx2.AsyncClient, world: World) -> None:
     one, other = world.runs["nothing"], world.runs["in conflict"]
     for shown, named in ((one, other), (other, one)):
@@ -88,6 +91,7 @@ async def test_the_overview_counts_the_runs_of_a_day(reader: httpx2.AsyncClient,
     assert world.runs
 
 
+@pytest.mark.one_engine
 async def test_an_intent_names_the_run_that_made_it(reader: httpx2.AsyncClient, world: World) -> None:
     made = await reader.get(f"/console/intents/{world.runs['its intent']}")
     assert f"../../console/runs/{world.runs['intents']}" in Outline(made.text).links
@@ -106,6 +110,7 @@ async def test_the_list_of_runs_is_filtered_and_found(reader: httpx2.AsyncClient
     assert (found.status_code, found.headers["location"]) == (303, f"../console/runs/{world.runs['nothing']}")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -124,6 +129,7 @@ async def test_a_trigger_without_runs_says_when_it_is_due(
     assert words in await text_of(reader, f"triggers/{trigger['sig']}")
 
 
+@pytest.mark.one_engine
 async def test_the_text_of_a_function_is_text(reader: httpx2.AsyncClient, world: World) -> None:
     outline = Outline((await reader.get(f"/console/runs/{world.runs['hostile']}")).text)
     assert outline.handlers == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 import httpx2
@@ -21,40 +22,44 @@ def filled(path: str) -> str:
     return path.replace("{", "").replace("}", "")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/nothing", "/functions/", "/functions/x/y", "/functions/x/manifest/", "/triggers/", "/users/", "/users",
-        "/functions%2F", "/functions%2fx", "/functions%00", "/%00", "/Functions", "/functions;x",
-        "/triggers//sign-params", "/functions\\", "/docs/", "/healthz/",
-        "/ipfs/", "/%ff", "/%", "/..%2f..%2fetc%2fpasswd", "/index.html", "/.env",
-    ],
-)  # fmt: skip
-async def test_another_path_is_not_found(client: httpx2.AsyncClient, path: str) -> None:
-    url = httpx2.URL("http://test", raw_path=path.encode())
-    for method in ("GET", "POST", "DELETE", "OPTIONS"):
-        response = await client.request(method, url)
-        assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
-        assert response.headers["content-type"] == "application/json"
+NO_PATHS = [
+    "/nothing", "/functions/", "/functions/x/y", "/functions/x/manifest/", "/triggers/", "/users/", "/users",
+    "/functions%2F", "/functions%2fx", "/functions%00", "/%00", "/Functions", "/functions;x",
+    "/triggers//sign-params", "/functions\\", "/docs/", "/healthz/",
+    "/ipfs/", "/%ff", "/%", "/..%2f..%2fetc%2fpasswd", "/index.html", "/.env",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", METHODS)
-async def test_another_method_is_refused_with_all_that_are_allowed(client: httpx2.AsyncClient, path: str) -> None:
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"} - METHODS[path]:
-        response = await client.send(request_of(method, filled(path)))
-        assert (response.status_code, response.json()["code"]) == (405, "method-not-allowed")
-        assert set(response.headers["allow"].split(", ")) == METHODS[path]
+async def test_another_path_is_not_found(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path, method in itertools.product(NO_PATHS, ("GET", "POST", "DELETE", "OPTIONS")):
+        with subtests.test(path, method=method):
+            response = await client.request(method, httpx2.URL("http://test", raw_path=path.encode()))
+            assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
+            assert response.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize("method", ["get", "BREW", "PROPFIND", "QUERY"])
-async def test_a_method_that_no_operation_has_and_http_does_not_name_is_not_implemented(
-    client: httpx2.AsyncClient, method: str
+async def test_another_method_is_refused_with_all_that_are_allowed(
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    for path in ("/functions", "/nothing", "/triggers/0x12"):
-        response = await client.send(request_of(method, path))
-        assert (response.status_code, response.json()["code"]) == (501, "method-not-implemented")
-        assert response.headers["connection"] == "close"
-        assert "allow" not in response.headers
+    for path, allowed in METHODS.items():
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"} - allowed:
+            with subtests.test(path, method=method):
+                response = await client.send(request_of(method, filled(path)))
+                assert (response.status_code, response.json()["code"]) == (405, "method-not-allowed")
+                assert set(response.headers["allow"].split(", ")) == allowed
+
+
+async def test_a_method_that_no_operation_has_and_http_does_not_name_is_not_implemented(
+    client: httpx2.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for method, path in itertools.product(
+        ["get", "BREW", "PROPFIND", "QUERY"], ("/functions", "/nothing", "/triggers/0x12")
+    ):
+        with subtests.test(method, path=path):
+            response = await client.send(request_of(method, path))
+            assert (response.status_code, response.json()["code"]) == (501, "method-not-implemented")
+            assert response.headers["connection"] == "close"
+            assert "allow" not in response.headers
 
 
 def request_of(method: str, path: str) -> httpx2.Request:
@@ -63,30 +68,29 @@ def request_of(method: str, path: str) -> httpx2.Request:
     return request
 
 
-@pytest.mark.parametrize(
-    ("accept", "media_type"),
-    [
-        (None, "application/json"), ("*/*", "application/json"), ("text/html", "application/json"),
-        ("application/problem+json", "application/problem+json"),
-        ("application/json, application/problem+json", "application/problem+json"),
-        ("APPLICATION/PROBLEM+JSON; charset=utf-8", "application/problem+json"),
-        ("application/json;q=0.9, application/problem+json;q=0.95", "application/problem+json"),
-        ("application/problem+json;q=0.5, */*;q=0.1", "application/problem+json"),
-        ("application/json;q=0, application/problem+json;q=0.1", "application/problem+json"),
-        ("application/json, application/problem+json;q=0.5", "application/json"),
-        ("application/problem+json;q=0.5, */*", "application/json"),
-        ("application/problem+json;q=0", "application/json"),
-        ("application/problem+json;q=0.000, */*;q=0.1", "application/json"),
-        ('text/plain;note="application/problem+json"', "application/json"),
-        (";", "application/json"),
-    ],
-)  # fmt: skip
-async def test_a_problem_has_the_media_type_asked_for(
-    client: httpx2.AsyncClient, accept: str | None, media_type: str
-) -> None:
-    response = await client.get("/nothing", headers={"accept": accept} if accept else {})
-    assert response.headers["content-type"] == media_type
-    assert response.json()["title"]
+MEDIA_TYPES = [
+    (None, "application/json"), ("*/*", "application/json"), ("text/html", "application/json"),
+    ("application/problem+json", "application/problem+json"),
+    ("application/json, application/problem+json", "application/problem+json"),
+    ("APPLICATION/PROBLEM+JSON; charset=utf-8", "application/problem+json"),
+    ("application/json;q=0.9, application/problem+json;q=0.95", "application/problem+json"),
+    ("application/problem+json;q=0.5, */*;q=0.1", "application/problem+json"),
+    ("application/json;q=0, application/problem+json;q=0.1", "application/problem+json"),
+    ("application/json, application/problem+json;q=0.5", "application/json"),
+    ("application/problem+json;q=0.5, */*", "application/json"),
+    ("application/problem+json;q=0", "application/json"),
+    ("application/problem+json;q=0.000, */*;q=0.1", "application/json"),
+    ('text/plain;note="application/problem+json"', "application/json"),
+    (";", "application/json"),
+]  # fmt: skip
+
+
+async def test_a_problem_has_the_media_type_asked_for(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for accept, media_type in MEDIA_TYPES:
+        with subtests.test(accept):
+            response = await client.get("/nothing", headers={"accept": accept} if accept else {})
+            assert response.headers["content-type"] == media_type
+            assert response.json()["title"]
 
 
 async def test_a_problem_names_a_page_that_explains_it(client: httpx2.AsyncClient) -> None:
@@ -96,19 +100,20 @@ async def test_a_problem_names_a_page_that_explains_it(client: httpx2.AsyncClien
     assert problem["code"] in page.text
 
 
-@pytest.mark.parametrize("path", METHODS)
-async def test_a_browser_of_any_origin_may_ask(client: httpx2.AsyncClient, path: str) -> None:
+async def test_a_browser_of_any_origin_may_ask(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     headers = {
         "origin": "https://app.example", "access-control-request-method": "POST",
         "access-control-request-headers": "x-api-key,x-auth-token,content-type",
     }  # fmt: skip
-    response = await client.options(filled(path), headers=headers)
-    assert (response.status_code, response.content) == (204, b"")
-    assert response.headers["access-control-allow-origin"] == "*"
-    assert response.headers["access-control-allow-headers"] == headers["access-control-request-headers"]
-    assert set(response.headers["access-control-allow-methods"].split(", ")) == METHODS[path]
-    assert "access-control-request-headers" in response.headers["vary"].lower()
-    assert "access-control-allow-credentials" not in response.headers
+    for path, allowed in METHODS.items():
+        with subtests.test(path):
+            response = await client.options(filled(path), headers=headers)
+            assert (response.status_code, response.content) == (204, b"")
+            assert response.headers["access-control-allow-origin"] == "*"
+            assert response.headers["access-control-allow-headers"] == headers["access-control-request-headers"]
+            assert set(response.headers["access-control-allow-methods"].split(", ")) == allowed
+            assert "access-control-request-headers" in response.headers["vary"].lower()
+            assert "access-control-allow-credentials" not in response.headers
 
 
 EXPOSED = {
@@ -138,18 +143,18 @@ async def test_a_page_says_what_it_may_load(client: httpx2.AsyncClient, path: st
     assert "://" not in response.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("given", ["abc-1", "4bf92f3577b34da6a3ce929d0e0e4736", "a" * 128, "A.b_c~d:e/f+g=h"])
-async def test_a_request_id_is_answered(client: httpx2.AsyncClient, given: str) -> None:
-    response = await client.get("/nothing", headers={"x-request-id": given})
-    assert response.headers["x-request-id"] == response.json()["requestId"] == given
+async def test_a_request_id_is_answered(client: httpx2.AsyncClient) -> None:
+    for given in ["abc-1", "4bf92f3577b34da6a3ce929d0e0e4736", "a" * 128, "A.b_c~d:e/f+g=h"]:
+        response = await client.get("/nothing", headers={"x-request-id": given})
+        assert response.headers["x-request-id"] == response.json()["requestId"] == given
 
 
-@pytest.mark.parametrize("given", ["", " ", "a" * 129, "a b", "<script>", "a\tb", "é", 'a"b', "a,b"])
-async def test_another_request_id_is_replaced(client: httpx2.AsyncClient, given: str) -> None:
-    response = await client.get("/nothing", headers=[(b"x-request-id", given.encode("latin-1"))])
-    made = response.headers["x-request-id"]
-    assert made != given
-    assert (len(made), int(made, 16) > 0) == (32, True)
+async def test_another_request_id_is_replaced(client: httpx2.AsyncClient) -> None:
+    for given in ["", " ", "a" * 129, "a b", "<script>", "a\tb", "é", 'a"b', "a,b"]:
+        response = await client.get("/nothing", headers=[(b"x-request-id", given.encode("latin-1"))])
+        made = response.headers["x-request-id"]
+        assert made != given
+        assert (len(made), int(made, 16) > 0) == (32, True), given
 
 
 async def test_every_request_has_an_id_of_its_own(client: httpx2.AsyncClient) -> None:
@@ -160,20 +165,21 @@ async def test_every_request_has_an_id_of_its_own(client: httpx2.AsyncClient) ->
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-@pytest.mark.parametrize(
-    ("traceparent", "heeded"),
-    [
-        (f"00-{TRACE_ID}-00f067aa0ba902b7-01", True), (f"cc-{TRACE_ID}-00f067aa0ba902b7-01-what-comes", True),
-        (f"00-{'0' * 32}-00f067aa0ba902b7-01", False), (f"00-{TRACE_ID}-{'0' * 16}-01", False),
-        (f"00-{TRACE_ID.upper()}-00f067aa0ba902b7-01", False), (TRACE_ID, False), ("", False),
-        (f"ff-{TRACE_ID}-00f067aa0ba902b7-01", False), (f"00-{TRACE_ID}-00f067aa0ba902b7-01-x", False),
-    ],
-)  # fmt: skip
-async def test_a_trace_is_continued(client: httpx2.AsyncClient, traceparent: str, *, heeded: bool) -> None:
-    response = await client.get("/healthz", headers={"traceparent": traceparent})
-    assert (response.headers["x-request-id"] == TRACE_ID) == heeded
-    named = await client.get("/healthz", headers={"traceparent": traceparent, "x-request-id": "mine"})
-    assert named.headers["x-request-id"] == "mine"
+TRACES = [
+    (f"00-{TRACE_ID}-00f067aa0ba902b7-01", True), (f"cc-{TRACE_ID}-00f067aa0ba902b7-01-what-comes", True),
+    (f"00-{'0' * 32}-00f067aa0ba902b7-01", False), (f"00-{TRACE_ID}-{'0' * 16}-01", False),
+    (f"00-{TRACE_ID.upper()}-00f067aa0ba902b7-01", False), (TRACE_ID, False), ("", False),
+    (f"ff-{TRACE_ID}-00f067aa0ba902b7-01", False), (f"00-{TRACE_ID}-00f067aa0ba902b7-01-x", False),
+]  # fmt: skip
+
+
+async def test_a_trace_is_continued(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for traceparent, heeded in TRACES:
+        with subtests.test(traceparent):
+            response = await client.get("/healthz", headers={"traceparent": traceparent})
+            assert (response.headers["x-request-id"] == TRACE_ID) == heeded
+            named = await client.get("/healthz", headers={"traceparent": traceparent, "x-request-id": "mine"})
+            assert named.headers["x-request-id"] == "mine"
 
 
 async def test_a_target_that_is_too_long_is_refused(client: httpx2.AsyncClient) -> None:

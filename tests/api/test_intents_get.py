@@ -60,16 +60,17 @@ NO_HASHES = (
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("name", NO_HASHES, ids=lambda name: name[:20])
-async def test_a_malformed_hash_is_refused(client: httpx2.AsyncClient, name: str) -> None:
-    response = await client.get(f"/intents/{name}")
-    assert response.status_code in ({400, 414} if len(name) > 1_000 else {400})
-    assert response.json()["code"] in {"invalid-hex", "invalid-parameter", "uri-too-long"}
+async def test_a_malformed_hash_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for name in NO_HASHES:
+        with subtests.test(name[:20]):
+            response = await client.get(f"/intents/{name}")
+            assert response.status_code in ({400, 414} if len(name) > 1_000 else {400})
+            assert response.json()["code"] in {"invalid-hex", "invalid-parameter", "uri-too-long"}
 
 
 async def test_it_holds_all_proposals_and_logs(client: httpx2.AsyncClient, context: Context) -> None:
-    proposals, logs = [proposal_body(n) for n in range(1_000)], [log_body(n) for n in range(10_000)]
-    for number, (some, lines) in enumerate([(1, 0), (0, 1), (50, 51), (100, 500), (101, 501), (1_000, 10_000)]):
+    proposals, logs = [proposal_body(n) for n in range(300)], [log_body(n) for n in range(1_200)]
+    for number, (some, lines) in enumerate([(1, 0), (0, 1), (50, 51), (100, 500), (101, 501), (300, 1_200)]):
         (name,) = await record(context, intent_body(number, proposals=proposals[:some], logs=logs[:lines]))
         intent = (await client.get(f"/intents/{name}")).json()
         assert list(intent) == MEMBERS
@@ -78,17 +79,17 @@ async def test_it_holds_all_proposals_and_logs(client: httpx2.AsyncClient, conte
 
 
 async def test_a_large_intent_is_read_in_pieces_as_it_was_when_it_was_asked_for(context: Context) -> None:
-    proposals = [proposal_body(n, fees=["1"] * 200) for n in range(1_000)]
-    body = intent_body(1, proposals=proposals, logs=[log_body(n) for n in range(8_950)])
+    proposals = [proposal_body(n, fees=["1"] * 200) for n in range(400)]
+    body = intent_body(1, proposals=proposals, logs=[log_body(n) for n in range(1_950)])
     (name,) = await record(context, body)
     head = await store.find(context.database, bytes.fromhex(name[2:]), Moment(NOW_MS, HOUR))
     assert head is not None
     assert not head.is_small
     pieces = [piece async for piece in store.pieces(context.database, head)]
-    assert max(map(len, pieces)) < sum(map(len, pieces)) / 10
+    assert max(map(len, pieces)) < sum(map(len, pieces)) / 4
     reading = store.pieces(context.database, head)
     again = [await anext(reading)]
-    await record(context, {**body, "logs": [log_body(n) for n in range(8_950, 9_100)]})
+    await record(context, {**body, "logs": [log_body(n) for n in range(1_950, 2_100)]})
     again += [piece async for piece in reading]
     assert again == pieces
 

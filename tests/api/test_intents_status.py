@@ -37,19 +37,22 @@ async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClie
     return OperatorClient(client, await operator_key(context))
 
 
-@pytest.mark.parametrize("status", INTENT)
 async def test_an_intent_moves_one_step_and_no_other(
-    operator: OperatorClient, nothing_stored: NothingStored, status: str
+    operator: OperatorClient, nothing_stored: NothingStored, subtests: pytest.Subtests
 ) -> None:
-    for number, wanted in enumerate([*INTENT, "expired"]):
+    for number, status in enumerate(INTENT):
         of = await operator.recorded(IntentDraft(number, members={"status": status}))
-        if wanted == status or wanted in INTENT[status]:
-            answer = await operator.move(of, wanted)
-            assert (answer.status_code, answer.json()) == (200, await operator.read(of))
-            assert answer.json()["status"] == wanted
-        else:
-            async with nothing_stored():
-                check_refusal(await operator.move(of, wanted), 409, "status-conflict", pointer="/status")
+        refused = {*INTENT, "expired"} - {status, *INTENT[status]}
+        async with nothing_stored():
+            for wanted in sorted(refused):
+                with subtests.test(status, wanted=wanted):
+                    check_refusal(await operator.move(of, wanted), 409, "status-conflict", pointer="/status")
+        for other, wanted in enumerate([status, *INTENT[status]]):
+            with subtests.test(status, wanted=wanted):
+                of = await operator.recorded(IntentDraft(100 * (number + 1) + other, members={"status": status}))
+                answer = await operator.move(of, wanted)
+                assert (answer.status_code, answer.json()) == (200, await operator.read(of))
+                assert answer.json()["status"] == wanted
 
 
 async def test_a_refused_move_names_those_that_are_allowed(operator: OperatorClient) -> None:
@@ -59,35 +62,41 @@ async def test_a_refused_move_names_those_that_are_allowed(operator: OperatorCli
     assert "enqueued or discarded" in detail
 
 
-@pytest.mark.parametrize("status", PROPOSAL_MOVES)
 async def test_a_proposal_moves_to_any_status_that_can_follow(
-    operator: OperatorClient, nothing_stored: NothingStored, status: str
+    operator: OperatorClient, nothing_stored: NothingStored, subtests: pytest.Subtests
 ) -> None:
-    for number, wanted in enumerate(PROPOSAL_MOVES):
+    for number, status in enumerate(PROPOSAL_MOVES):
         offer = proposal(status=status)
         of = await operator.recorded(IntentDraft(number, members={"proposals": [offer]}))
-        named = hash_of_proposal(of, offer)
-        if wanted == status or wanted in reachable(PROPOSAL_MOVES, status):
-            answer = await operator.move(of, wanted, proposal=named, transactionHash=HEX32)
-            (shown,) = answer.json()["proposals"]
-            assert (shown["status"], shown["transactionHash"], answer.json()["status"]) == (wanted, HEX32, "created")
-        else:
-            async with nothing_stored():
-                check_refusal(await operator.move(of, wanted, proposal=named), 409, "status-conflict")
+        follow = {status, *reachable(PROPOSAL_MOVES, status)}
+        async with nothing_stored():
+            for wanted in [each for each in PROPOSAL_MOVES if each not in follow]:
+                with subtests.test(status, wanted=wanted):
+                    refused = await operator.move(of, wanted, proposal=hash_of_proposal(of, offer))
+                    check_refusal(refused, 409, "status-conflict")
+        for other, wanted in enumerate(sorted(follow)):
+            with subtests.test(status, wanted=wanted):
+                of = await operator.recorded(IntentDraft(100 * (number + 1) + other, members={"proposals": [offer]}))
+                answer = await operator.move(of, wanted, proposal=hash_of_proposal(of, offer), transactionHash=HEX32)
+                assert answer.status_code == 200, answer.text
+                (shown,) = answer.json()["proposals"]
+                assert (shown["status"], shown["transactionHash"]) == (wanted, HEX32)
+                assert answer.json()["status"] == "created"
 
 
-@pytest.mark.parametrize("status", PROPOSAL_MOVES)
 async def test_a_transaction_of_the_intent_is_also_that_of_its_one_proposal_under_way(
-    operator: OperatorClient, status: str
+    operator: OperatorClient, subtests: pytest.Subtests
 ) -> None:
-    offers = [proposal(1, status="rejected"), proposal(2, status=status)]
-    of = await operator.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
-    answer = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
-    assert answer["transactionHash"] == HEX32
-    under_way = status in {"accepted", "submitted"}
-    assert [each.get("transactionHash") for each in answer["proposals"]] == [None, HEX32 if under_way else None]
-    assert await operator.read(of) == answer
-    assert (await operator.move(of, "submitted", transactionHash=HEX32)).json() == answer
+    for number, status in enumerate(PROPOSAL_MOVES):
+        with subtests.test(status):
+            offers = [proposal(1, status="rejected"), proposal(2, status=status)]
+            of = await operator.recorded(IntentDraft(number, members={"status": "enqueued", "proposals": offers}))
+            answer = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
+            assert answer["transactionHash"] == HEX32
+            under_way = status in {"accepted", "submitted"}
+            assert [each.get("transactionHash") for each in answer["proposals"]] == [None, HEX32 if under_way else None]
+            assert await operator.read(of) == answer
+            assert (await operator.move(of, "submitted", transactionHash=HEX32)).json() == answer
 
 
 async def test_a_transaction_of_the_intent_is_that_of_no_proposal_where_several_are_under_way(
@@ -180,17 +189,15 @@ async def test_an_unknown_intent_or_proposal_does_not_move(
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("members", [{}, {"proposal": True}], ids=["intent", "proposal"])
-@pytest.mark.parametrize("status", ["", "done", "CREATED", "created "])
-async def test_an_unknown_status_is_refused(
-    operator: OperatorClient, nothing_stored: NothingStored, status: str, members: dict[str, Any]
-) -> None:
+async def test_an_unknown_status_is_refused(operator: OperatorClient, nothing_stored: NothingStored) -> None:
     of = await operator.recorded(IntentDraft(members={"proposals": [proposal()]}))
-    named = {"proposal": hash_of_proposal(of, proposal())} if members else {}
     async with nothing_stored():
-        check_refusal(await operator.move(of, status, **named), 400, "invalid-intent", pointer="/status")
+        for named in ({}, {"proposal": hash_of_proposal(of, proposal())}):
+            for status in ("", "done", "CREATED", "created "):
+                check_refusal(await operator.move(of, status, **named), 400, "invalid-intent", pointer="/status")
 
 
+@pytest.mark.one_engine
 async def test_a_browser_may_put(operator: OperatorClient) -> None:
     asked = {"origin": "https://app.test", "access-control-request-method": "PUT",
              "access-control-request-headers": "x-operator-key"}  # fmt: skip
