@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ KINDS = {
 }  # fmt: skip
 
 
+@cache
 def built(overlay: str) -> str:
     done = run(installed("kubectl"), "kustomize", DEPLOY / "kustomize" / "overlays" / overlay)
     assert done.returncode == 0, done.stderr
@@ -29,19 +31,23 @@ def objects(overlay: str) -> dict[str, Any]:
     return {each["kind"]: each for each in yaml.safe_load_all(built(overlay))}
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_object_and_every_member_is_known(overlay: str, tmp_path: Path) -> None:
-    assert set(objects(overlay)) == KINDS[overlay]
-    file = tmp_path / "built.yaml"
-    file.write_text(built(overlay))
-    done = run(packaged("kubernetes-validate"), "--strict", file)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_misspelt_member_is_noticed(tmp_path: Path) -> None:
-    file = tmp_path / "built.yaml"
-    file.write_text(built("sqlite").replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"))
-    assert run(packaged("kubernetes-validate"), "--strict", file).returncode != 0
+def test_every_object_and_every_member_is_known_and_a_misspelt_one_is_noticed(tmp_path: Path) -> None:
+    """All in one run: the program takes three seconds of a core to start."""
+    texts = {overlay: built(overlay) for overlay in OVERLAYS}
+    texts["misspelt"] = built("sqlite").replace("readOnlyRootFilesystem", "readOnlyRootFileSystem")
+    files = {name: tmp_path / f"{name}.yaml" for name in texts}
+    for name, file in files.items():
+        file.write_text(texts[name])
+    done = run(packaged("kubernetes-validate"), "--strict", *files.values())
+    said = done.stdout.splitlines()
+    for overlay in OVERLAYS:
+        about = [line.split() for line in said if str(files[overlay]) in line]
+        assert {(line[0], line[2]) for line in about} == {("INFO", "passed")}, done.stdout + done.stderr
+        assert {line[5].partition("/")[0] for line in about} == {kind.lower() for kind in KINDS[overlay]}
+        assert set(objects(overlay)) == KINDS[overlay]
+    (fault,) = [line for line in said if not line.startswith("INFO ")]
+    assert fault.startswith(f"ERROR {files['misspelt']} did not validate for resource deployment/muniment ")
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -82,10 +82,10 @@ class SlowUpload:
 def load(url: str, cid: str) -> Generator[list[dict[str, Any]]]:
     """Triggers are posted until the service is gone; those that were answered."""
     answered: list[dict[str, Any]] = []
-    bodies = [TriggerDraft(cid, version=f"1.0.{number}").signed() for number in range(2_000)]
 
     def post() -> None:
-        for body in bodies:
+        for number in range(2_000):
+            body = TriggerDraft(cid, version=f"1.0.{number}").signed()
             try:
                 response = httpx2.post(f"{url}/triggers", json=body)
             except httpx2.TransportError:

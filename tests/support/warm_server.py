@@ -27,7 +27,10 @@ from typing import Any, NoReturn
 
 MESSAGE_BYTES_MAX = 1 << 20
 # What commands load when they are called, so that the process that forks has it already.
-_LOADED = ("muniment.__main__", "muniment.client", "muniment.cli", "muniment.operate", "muniment.service", "uvloop")
+_LOADED = (
+    "muniment.__main__", "muniment.client", "muniment.cli", "muniment.operate", "muniment.service", "uvloop",
+    "uvicorn.loops.uvloop", "uvicorn.lifespan.on", "anyio._backends._asyncio",
+)  # fmt: skip
 # What only some commands load, before the first of them is forked.
 _LOADED_FOR = {
     "relayer": ("muniment.relayer.program", "muniment.guest.launcher"), "doctor": ("muniment.guest.launcher",),
