@@ -1,4 +1,4 @@
-"""A TypeScript client with types generated from the OpenAPI document compiles and does the main job."""
+"""TypeScript: a client with types generated from the OpenAPI document, and the scripts of the console."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -20,6 +22,7 @@ from service import Service
 pytestmark = NODE_TESTS
 
 _TYPED = HERE / "typed"
+_SCRIPTS = HERE / "proofs" / "tsconfig.json"
 _BUNDLE = HERE.parents[1] / "src" / "muniment" / "cli" / "sample"
 _SECONDS_MAX = 300
 
@@ -30,23 +33,38 @@ def _run(directory: Path, *command: str, environment: dict[str, str] | None = No
     )
 
 
-@pytest.fixture
-def project(service: Service, tmp_path: Path) -> Path:
-    """The client beside the types of the running service, ready to be compiled."""
-    directory = tmp_path / "typed"
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("registry") / "data") as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The folder with the compiled client, and what TypeScript says is wrong with it and with the console's scripts."""
+
+    client: Path
+    in_client: list[str]
+    in_scripts: list[str]
+
+
+@pytest.fixture(scope="module")
+def compiled(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """The client, compiled with the types of the running service."""
+    directory = tmp_path_factory.mktemp("client") / "typed"
     shutil.copytree(_TYPED, directory)
     (directory / "node_modules").symlink_to(HERE / "node_modules")
     (directory / "package.json").write_text('{"type": "module"}')
-    done = _run(directory, "node", "generate.mjs", service.url, "schema.d.ts")
+    done = _run(directory, "node", "compile.mjs", service.url, str(_SCRIPTS))
     assert done.returncode == 0, done.stderr
-    return directory
+    in_client, in_scripts = json.loads(done.stdout)
+    return Compiled(directory, in_client, in_scripts)
 
 
-def test_a_generated_typescript_client_compiles_and_does_the_main_job(project: Path, service: Service) -> None:
-    compiled = _run(project, "node", "node_modules/typescript/bin/tsc", "--project", ".")
-    assert compiled.returncode == 0, compiled.stdout
+def test_a_generated_typescript_client_compiles_and_does_the_main_job(compiled: Compiled, service: Service) -> None:
+    assert compiled.in_client == []
     wasm = base64.b64encode((_BUNDLE / "function.wasm").read_bytes()).decode()
-    done = _run(project, "node", "job.js", service.url, (_BUNDLE / "manifest.json").read_text("utf-8"), wasm)
+    done = _run(compiled.client, "node", "job.js", service.url, (_BUNDLE / "manifest.json").read_text("utf-8"), wasm)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     stored = ok(httpx2.get(f"{service.url}/triggers/{told['sig']}")).json()
@@ -54,13 +72,15 @@ def test_a_generated_typescript_client_compiles_and_does_the_main_job(project: P
     assert "deactivateSig" in stored
 
 
-@pytest.mark.long
-def test_a_generated_typescript_client_tells_the_forms_of_intents_apart(project: Path, service: Service) -> None:
-    compiled = _run(project, "node", "node_modules/typescript/bin/tsc", "--project", ".")
-    assert compiled.returncode == 0, compiled.stdout
-    done = _run(project, "node", "intents.js", service.url, service.operator_key())
+def test_a_generated_typescript_client_tells_the_forms_of_intents_apart(compiled: Compiled, service: Service) -> None:
+    assert compiled.in_client == []
+    done = _run(compiled.client, "node", "intents.js", service.url, service.operator_key())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["10x", "40x"]
+
+
+def test_the_scripts_of_the_console_are_typed(compiled: Compiled) -> None:
+    assert compiled.in_scripts == []
 
 
 def test_the_document_keeps_to_the_recommendations_of_redocly(tmp_path: Path) -> None:
