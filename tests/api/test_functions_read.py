@@ -75,13 +75,14 @@ WRONG_CIDS = {
 }
 
 
-@pytest.mark.parametrize("tail", ["", "/manifest", "/wasm"])
-@pytest.mark.parametrize("wrong", WRONG_CIDS)
-async def test_another_text_than_a_cid_is_refused(client: httpx2.AsyncClient, wrong: str, tail: str) -> None:
-    response = await client.get(f"/functions/{WRONG_CIDS[wrong]}{tail}")
-    assert response.status_code == 400
-    assert response.json()["code"] in {"invalid-cid", "invalid-parameter"}
-    assert response.json()["errors"][0]["parameter"] == "cid"
+async def test_another_text_than_a_cid_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for row, wrong in WRONG_CIDS.items():
+        for tail in ("", "/manifest", "/wasm"):
+            with subtests.test(row, tail=tail):
+                response = await client.get(f"/functions/{wrong}{tail}")
+                assert response.status_code == 400
+                assert response.json()["code"] in {"invalid-cid", "invalid-parameter"}
+                assert response.json()["errors"][0]["parameter"] == "cid"
 
 
 @pytest.mark.parametrize("sample", ["own-hello", "own-threshold", "own-big"])

@@ -121,7 +121,7 @@ async def test_a_client_that_follows_cursors_sees_each_row_of_two_writers_once(
 
 
 async def test_a_listing_shows_the_newest_fifty_of_each(client: httpx2.AsyncClient, context: Context) -> None:
-    logs = [log_body(number) for number in range(10_000)]
+    logs = [log_body(number) for number in range(1_000)]
     await record(
         context,
         intent_body(1, proposals=[proposal_body(number) for number in range(NEWEST_SHOWN + 1)]),
@@ -131,7 +131,7 @@ async def test_a_listing_shows_the_newest_fifty_of_each(client: httpx2.AsyncClie
     page = (await client.get("/intents?sort=1")).json()
     shown = [([each["data"] for each in one["proposals"]], [each["data"] for each in one["logs"]]) for one in page]
     assert shown[0] == ([f"0x{number:08x}" for number in range(1, NEWEST_SHOWN + 1)], [])
-    assert shown[1] == ([], [f"line {number}" for number in range(9_950, 10_000)])
+    assert shown[1] == ([], [f"line {number}" for number in range(950, 1_000)])
     assert shown[2] == (["0x00000000"], [f"line {number}" for number in range(NEWEST_SHOWN)])
 
 
@@ -142,8 +142,9 @@ async def test_a_page_has_at_most_8_mib_and_a_link_to_the_rest(client: httpx2.As
         response = await client.get(f"/intents?sort={sort}")
         assert len(response.content) <= listing.PAGE_BYTES_MAX == 8 * 1024 * 1024
         assert [intent["hash"] for intent in response.json()] == names[::sort][:2]
-        assert next_of(response) is not None
-        assert [intent["hash"] for intent in await walk(client, f"/intents?sort={sort}")] == names[::sort]
+        following = next_of(response)
+        assert following is not None
+        assert [intent["hash"] for intent in await walk(client, following)] == names[::sort][2:]
 
 
 @pytest.mark.parametrize("sort", [1, -1])

@@ -67,7 +67,13 @@ def check_end(end: dict[str, Any], draft: IntentDraft, acknowledged: list[Action
         assert can_follow(PROPOSAL_MOVES, statuses[hash_of_proposal(draft.hash, proposal(n))], said - {"received"})
 
 
-@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+# Each example is some twenty requests.
+EXAMPLES = min(25, hypothesis_settings().max_examples // 5)
+
+
+@hypothesis_settings(
+    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(writers=st.lists(st.lists(st.one_of(_KINDS), min_size=1, max_size=6), min_size=2, max_size=6))
 async def test_interleaved_writers_end_where_the_diagram_allows_and_nothing_acknowledged_is_lost(
     operator: OperatorClient, writers: list[list[Action]]
