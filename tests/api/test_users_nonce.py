@@ -96,13 +96,13 @@ async def test_unknown_members_are_ignored(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.long
-async def test_ten_thousand_requests_of_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
+async def test_a_thousand_requests_of_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
     client: httpx2.AsyncClient, app: Any, nothing_stored: Unchanged
 ) -> None:
     nonce = await ask(client, OWNER.address)
     quick = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test")
     async with nothing_stored(), quick:
-        seen = {await ask(quick, OWNER.address) for _ in range(10_000)}
+        seen = {await ask(quick, OWNER.address) for _ in range(1_000)}
     assert len(seen) == 8, "a stranger learns the eight nonces of the window, which only the owner can sign"
     assert (await authenticate(client, OWNER, nonce)).status_code == 200
 

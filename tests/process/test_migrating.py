@@ -26,7 +26,7 @@ from service import Service
 
 SECONDS_MAX = 300
 # Rounds of every client before the migrations, and again after them.
-ROUNDS = 15
+ROUNDS = 6
 TABLES = ("triggers", "users", "used_nonces", "functions", "function_creators", "intents")
 COLUMNS = "".join(
     f"ALTER TABLE {table} ADD COLUMN note text;\nALTER TABLE {table} ADD COLUMN rank integer NOT NULL DEFAULT 0;\n"

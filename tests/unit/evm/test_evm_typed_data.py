@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from eth_utils.crypto import keccak
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from typed_data_strategies import typed_data
 
 from each_row import each_row
@@ -11,6 +11,9 @@ from eth_signing import encode_typed_data
 from muniment.protocol.errors import InvalidTypedData, Refusal
 from muniment.protocol.evm.struct_types import NODES_MAX
 from muniment.protocol.evm.typed_data import Domain, compile_types, digest
+
+# To make up types and values of them takes thirty milliseconds.
+FEWER = settings(max_examples=settings().max_examples // 3)
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -29,6 +32,7 @@ def pointer_of(error: pytest.ExceptionInfo[InvalidTypedData]) -> str | None:
 
 
 @pytest.mark.long
+@FEWER
 @given(typed_data())
 def test_digests_are_those_of_eth_account(made: tuple[Types, str, dict[str, Any]]) -> None:
     types, primary, values = made
@@ -57,6 +61,7 @@ def test_arbitrary_json_is_refused_and_nothing_else_happens(types: Any, values: 
 
 
 @pytest.mark.long
+@FEWER
 @given(typed_data(), st.data())
 def test_a_value_replaced_by_other_json_is_refused_at_its_place_or_fits(
     made: tuple[Types, str, dict[str, Any]], data: st.DataObject
