@@ -20,7 +20,7 @@ from lying_world import (
 )
 
 from builders import event
-from middle import Answered, Asked, Forward
+from middle import Answered, Asked, Forward, remembering
 from muniment.client import Forged, Registry
 from operator_client import SETTLER
 
@@ -43,8 +43,9 @@ def accepted(
     """The lies about a record that `read` does not find."""
     found: list[str] = []
     told = 0
+    known: dict[tuple[str, str, bytes], Answered] = {}
     for name, lie in lies(truth, claimed):
-        with world.middle.behaving(telling(in_place_of(index, lie), path=path)):
+        with world.middle.behaving(remembering(telling(in_place_of(index, lie), path=path), known)):
             told += 1
             try:
                 read(registry)

@@ -15,7 +15,7 @@ from lies import in_place_of, lies
 
 from builders import event, once
 from followed_world import Site, changing, followed_registry
-from middle import Answered, Behaviour, always, honest
+from middle import Answered, Behaviour, always, honest, remembering
 from muniment.cli.main import main
 from muniment.client import Registry
 from muniment.client.offers import sign_proposal
@@ -83,10 +83,11 @@ def test_a_lie_about_a_covered_field_is_reported(site: Site, record: str) -> Non
         if name.startswith(inside):
             told.setdefault(name.removeprefix(inside).partition(" ")[0].partition(".")[0], lie)
     fields = covered(record.partition(" ")[0])
+    known: dict[tuple[str, str, bytes], Answered] = {}
     assert fields
     assert {*fields} <= {*told}
     for field in fields:
-        with site.middle.behaving(changing(path, in_place_of(index, told[field]))):
+        with site.middle.behaving(remembering(changing(path, in_place_of(index, told[field])), known)):
             done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
         assert done.exit_code != 0, f"{record}.{field}: {done.output}"
         assert re.search("WRONG|FORGED|not verified", done.output), f"{record}.{field}: {done.output}"

@@ -56,6 +56,21 @@ def always(answer: Answered) -> Behaviour:
     return behave
 
 
+def remembering(behave: Behaviour, known: dict[tuple[str, str, bytes], Answered]) -> Behaviour:
+    """`behave`, before a service that is asked once for each request; `known` has its answers."""
+
+    def remembered(asked: Asked, forward: Forward) -> Answered | Iterable[bytes] | None:
+        def answer() -> Answered:
+            request = (asked.method, asked.target, asked.body)
+            if request not in known:
+                known[request] = forward()
+            return known[request]
+
+        return behave(asked, answer)
+
+    return remembered
+
+
 @dataclass
 class Middle:
     """The proxy. `behave` handles each request; `asked` has all of them."""
