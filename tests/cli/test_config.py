@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from muniment.cli.main import main
 from muniment.service.running.settings import Settings, load_settings
 
@@ -100,9 +98,7 @@ def test_serve_does_not_start_with_an_impossible_setting_and_does_not_repeat_its
     tmp_path: Path, name: str, value: str
 ) -> None:
     # A process of its own, because serve sets up the logs of its process.
-    command = [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(tmp_path)]
-    environ = {key: text for key, text in os.environ.items() if not key.startswith("MUNIMENT_")} | {name: value}
-    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    said = warm.run("serve", "--port", "0", data=tmp_path, environment={name: value})
     assert said.returncode == 1
     assert said.stdout == ""
     is_one_line(said.stderr)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import jwt
 import pytest
 from click.testing import CliRunner
 
+import warm
 from builders import Wallet
 from muniment.cli.client.triggers import end_ms
 from muniment.cli.main import main
@@ -142,14 +142,13 @@ def settled(path: Path, before: bytes = b"") -> bytes:
 def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     first = person.json("triggers", "create", *draft(cid, "5.0.0"))["sig"]
-    command = [
-        sys.executable, "-m", "muniment", "triggers", "follow", "--by", person.wallet.address,
-        "--state", str(tmp_path / "position"),
-    ]  # fmt: skip
-    environment = {name: value for name, value in {**os.environ, **person.environment}.items() if value is not None}
+    command = ["triggers", "follow", "--by", person.wallet.address, "--state", str(tmp_path / "position")]
+    given = {**os.environ, **person.environment, "PYTHONPATH": str(warm.UNHURRIED)}
+    environment = {name: value for name, value in given.items() if value is not None}
     seen: list[str] = []
     for version in ("5.0.1", "5.0.2"):
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        process = warm.popen(command, environment)
+        try:
             assert process.stdout is not None
             while first not in seen:
                 seen.append(json.loads(process.stdout.readline())["sig"])
@@ -159,6 +158,9 @@ def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, t
                 seen.append(json.loads(process.stdout.readline())["sig"])
             settled(tmp_path / "position", kept)
             process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
         assert process.returncode == 128 + signal.SIGINT
     assert len(set(seen)) == len(seen)
 
@@ -249,13 +251,11 @@ def test_completion_is_printed_for_a_shell(person: Person, shell: str) -> None:
 
 def test_commands_are_completed_without_the_network() -> None:
     environment = {
-        **os.environ, "_MUNIMENT_COMPLETE": "bash_complete", "COMP_WORDS": "muniment trig", "COMP_CWORD": "1",
+        "_MUNIMENT_COMPLETE": "bash_complete", "COMP_WORDS": "muniment trig", "COMP_CWORD": "1",
         "MUNIMENT_URL": "http://127.0.0.1:9",
     }  # fmt: skip
     program = "import sys; sys.argv[0] = 'muniment'; from muniment.cli.main import main; main(prog_name='muniment')"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
+    done = warm.run(program=["-c", program], environment=environment)
     assert done.stdout == "plain,triggers\n"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click import ClickException
 
+import warm
 from builders import Wallet
 from middle import Answered, Asked, Forward, always, before
 from muniment.cli import output
@@ -172,11 +173,9 @@ def test_a_code_of_a_later_release_is_shown_with_the_status_of_its_family(
 def on_a_terminal(person: Person, *arguments: str, **environment: str) -> tuple[int, str]:
     """The status of a command in a terminal, and all that it shows there."""
     ours, theirs = pty.openpty()
-    given = {**os.environ, **person.environment, **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "muniment", *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
-        env={name: value for name, value in given.items() if value is not None},
-    )  # fmt: skip
+    given = {**os.environ, "PYTHONPATH": str(warm.UNHURRIED), **person.environment, **environment}
+    set_ones = {name: value for name, value in given.items() if value is not None}
+    process = warm.popen(arguments, set_ones, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = shown_on(ours).decode()
     return process.wait(timeout=60), shown

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm
 from builders import Wallet
 from muniment.client import AsyncRegistry, Profile, Profiles, Registry
 
@@ -87,9 +87,9 @@ def test_a_file_of_many_brackets_is_named(profiles: Profiles, name: str) -> None
     (profiles.directory / name).write_text("a=" * name.startswith("config") + "[" * 60_000)
     # In a process of its own: another library of the tests raises the limit of recursion in this one.
     program = f"from muniment.client import Registry; Registry.from_profile({'a'!r})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert b"ValueError" in done.stderr
-    assert f"{name} is not a valid ".encode() in done.stderr
+    done = warm.run(program=["-c", program])
+    assert "ValueError" in done.stderr
+    assert f"{name} is not a valid " in done.stderr
 
 
 def test_profiles_are_for_their_owner_alone_because_a_wallet_may_be_named_by_a_token(profiles: Profiles) -> None:
@@ -105,7 +105,8 @@ def test_processes_that_change_profiles_at_the_same_time_lose_nothing(profiles: 
         "    name = f'{sys.argv[1]}-{number}'\n"
         "    profiles.put(name, Profile(f'http://{name}')); profiles.keep(Profile(f'http://{name}'), token=name)"
     )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(each)]) for each in range(3)]
+    environment = {**os.environ, "PYTHONPATH": str(warm.UNHURRIED)}
+    running = [warm.popen([str(each)], environment, ["-c", program], stdout=1) for each in range(3)]
     assert [each.wait(60) for each in running] == [0, 0, 0]
     expected = {f"{each}-{number}" for each in range(3) for number in range(20)}
     assert {*profiles.all()} == expected
