@@ -75,20 +75,20 @@ def test_an_upload_that_does_not_fit_in_memory_is_503_on_a_full_disk(serving: Se
 
 @needs_mounts
 def test_a_stranger_who_fills_the_disk_leaves_room_for_deactivations_and_log_ins(tmp_path: Path) -> None:
-    """On a disk of 256 MiB: an eighth is the reserve, and uploads end at twice the reserve."""
-    owner, stranger = Wallet(), Wallet(66)
-    with mounted(tmp_path), Service(tmp_path / "data") as service, httpx2.Client(base_url=service.url) as client:
+    """On a disk of 64 MiB: an eighth is the reserve, and uploads end at twice the reserve."""
+    owner, stranger, disk = Wallet(), Wallet(66), mounted(tmp_path, mebibytes=64)
+    with disk, Service(tmp_path / "data") as service, httpx2.Client(base_url=service.url) as client:
         api_key, cid = asyncio.run(signed_in(service.url))
         consent = ok(client.post("/triggers", json=TriggerDraft(cid, owner).signed())).json()
         for number in itertools.count(1):
-            section = b"\0\x80\x80\x80\7\0" + os.urandom(14 * 2**20 - 1)  # else its blocks were stored once
+            section = b"\0\x80\x80\x80\2\0" + os.urandom(4 * 2**20 - 1)  # else its blocks were stored once
             large = Bundle(version=f"{number}.1.0", wasm=Bundle().wasm + section)
             refused = client.post("/functions", files=large.files, headers={"x-api-key": api_key})
             if refused.status_code != 200:
                 assert (refused.status_code, refused.json()["code"]) == (503, "disk-almost-full")
                 break
         with (tmp_path / "others").open("wb") as file:  # most of what is left, so that few creates fill the rest
-            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(tmp_path).free - 33 * 2**20)
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(tmp_path).free - 9 * 2**20)
         for number in itertools.count(1):
             draft = TriggerDraft(cid, stranger, version=f"{number}.0.0", description="d" * 1_000)
             refused = client.post("/triggers", json=draft.signed())

@@ -32,9 +32,9 @@ class Volume:
 
 
 @contextmanager
-def mounted(place: Path) -> Generator[Volume]:
+def mounted(place: Path, *, mebibytes: int = 256) -> Generator[Volume]:
     """A file system over the directory `place`."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "none", str(place)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "none", str(place)], check=True)
     try:
         yield Volume(place)
     finally:
