@@ -14,6 +14,7 @@ import httpx2
 import pytest
 import yaml
 
+import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from intent_bodies import SETTLERS, intent_body, operations_body
@@ -44,8 +45,11 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    program: str, folder: Path, python: Path = Path(sys.executable), *, given: dict[str, str] | None = None
+    program: str, folder: Path, python: Path | None = None, *, given: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run a program of the page, by this Python or another one."""
+    if python is None:
+        return warm.run(program=["-c", program], directory=folder, environment=given)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
     return subprocess.run(
         [python, "-c", program],
