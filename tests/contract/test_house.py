@@ -115,9 +115,10 @@ def _tables() -> set[str]:
     return {table for file in migrations for table in _CREATED.findall(file.read_text("utf-8"))}
 
 
-def _named_in(file: Path) -> set[str]:
+@cache
+def _named_in(file: Path) -> frozenset[str]:
     """Tables in the SQL of a module."""
-    return {name for text in _texts(file) for name in _NAMED.findall(text)} & _tables()
+    return frozenset(name for text in _texts(file) for name in _NAMED.findall(text)) & _tables()
 
 
 def _may_name(module: str, table: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from conformance import document
+from each_row import each_row
 from muniment.service.auth.caller import SECURITY_SCHEMES
 from muniment.service.http.problems import all_refusals, status_of
 
@@ -26,8 +27,8 @@ OPERATIONS = {
 _SAMPLES = {"examples", "default", "const", "enum"}
 _STATUSES_OF_ALL = {"400", "414", "431", "500", "503"}
 
-every_operation = pytest.mark.parametrize("described", OPERATIONS.values(), ids=OPERATIONS.keys())
-every_component = pytest.mark.parametrize("name", SCHEMAS)
+every_operation = each_row("described", OPERATIONS.values(), ids=OPERATIONS.keys())
+every_component = each_row("name", SCHEMAS)
 
 
 def resolved(node: dict[str, Any]) -> dict[str, Any]:
