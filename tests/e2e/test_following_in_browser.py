@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -174,8 +175,11 @@ async def expect_stream(page: Page, watch: Watch) -> None:
 
 async def told(page: Page, words: str, seen: Any = None, *, step_ms: int = 1_100) -> None:
     """Move the timers of the page until its button has these words, or until `seen`."""
-    for _ in range(100):
-        await page.clock.run_for(step_ms)
-        if (seen and seen()) or (words and await page.locator("#newer").inner_text() == words):
-            return
-    raise AssertionError(f"not told: {words}")
+    try:
+        async with asyncio.timeout(60):  # it ends a hang: the service may wait for a core meanwhile
+            while True:
+                await page.clock.run_for(step_ms)
+                if (seen and seen()) or (words and await page.locator("#newer").inner_text() == words):
+                    return
+    except TimeoutError:
+        raise AssertionError(f"not told: {words}") from None
