@@ -15,6 +15,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,7 @@ import httpx2
 from muniment.service.app import OPERATIONS, Application, build_context
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database
+from muniment.service.storage.epoch import Epochs
 from muniment.service.storage.postgres import transaction
 from muniment.service.storage.postgres.statements import Insertion, Statements
 from shard_requests import cases
@@ -246,7 +248,9 @@ async def _record(url: str) -> dict[str, list[Statement]]:
             tlog_name="bench.example.org", tlog_key="11" * 32,
         )  # fmt: skip
         # The same intents as in the tests, whose deadlines are of this time.
-        app = Application(build_context(settings, now_ms=lambda: 1_795_204_080_000))
+        context = build_context(settings, now_ms=lambda: 1_795_204_080_000)
+        # Which request reads the epoch again does not depend on how much time has passed.
+        app = Application(replace(context, epochs=Epochs(context.database, seconds=lambda: 0.0)))
         transport = httpx2.ASGITransport(app=app)
         # The two places that the statements of a store pass.
         Statements.find = found

@@ -148,9 +148,9 @@ async def test_a_fault_of_the_server_is_503_for_content_alone_and_ends_with_the_
     await register(client, TriggerDraft(cid, version="1.0.7"))
     assert [each["name"] for each in ok(await client.get("/functions")).json()] == ["Hello"]
     front.set(None)
+    await ready(client, 200)
     assert (await upload(client, LARGE, key)).status_code == 200
     assert ok(await client.get(f"/ipfs/{cid}/manifest.json")).content == Bundle().manifest
-    await ready(client, 200)
     log = (tmp_path / "log").read_text()
     assert "storage-unavailable" in log
     for secret in (SECRET, "hidden-in-the-answer", "internal-error", "Traceback"):

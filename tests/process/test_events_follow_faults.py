@@ -131,11 +131,10 @@ async def test_a_refusal_for_a_while_is_named_and_waited_for(tmp_path: Path) -> 
     with Service(tmp_path / "data", port=port) as service:
         begin(service, state)
         expected = await create(service, 2)
-    with Service(tmp_path / "data", port=port, environment={"MUNIMENT_RATE_LIMIT_CLIENT": "40/20s"}) as service:
+    with Service(tmp_path / "data", port=port, environment={"MUNIMENT_RATE_LIMIT_CLIENT": "40/60s"}) as service:
 
         def is_refused() -> bool:
-            while httpx2.get(f"{service.url}/events").status_code != 429:
-                pass
+            until(lambda: httpx2.get(f"{service.url}/events").status_code == 429)
             return "answers 429" in errors.read_text()
 
         with out.open("w") as shown, errors.open("w") as said:
