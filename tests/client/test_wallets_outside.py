@@ -35,13 +35,14 @@ DATA: dict[str, Any] = {
 }  # fmt: skip
 
 
+# Loading the signer takes most of the time of a command.
+SIGNER = f"from muniment.client import KeySigner\nsigner = KeySigner(bytes.fromhex('{WALLET.key.hex()}'))\n"
+
+
 def script(tmp_path: Path, body: str) -> str:
     """The spec of a command that runs `body` with the request in `asked`."""
     file = tmp_path / "wallet with a space.py"
-    file.write_text(
-        "import json, sys\nfrom muniment.client import KeySigner\n"
-        f"signer = KeySigner(bytes.fromhex('{WALLET.key.hex()}'))\nasked = json.load(sys.stdin)\n{body}\n"
-    )
+    file.write_text(f"import json, sys\nasked = json.load(sys.stdin)\n{body}\n")
     return f"command:{sys.executable} '{file}'"
 
 
@@ -53,7 +54,7 @@ def test_an_account_of_eth_account_signs_alike() -> None:
 
 
 def test_a_command_signs_text_and_typed_data_with_the_type_of_the_domain(tmp_path: Path) -> None:
-    signer = signer_of(script(tmp_path, (
+    signer = signer_of(script(tmp_path, SIGNER + (
         "if asked['method'] == 'address': print(signer.address.lower())\n"
         "elif asked['method'] == 'text': print(signer.sign_text(asked['text']))\n"
         "else:\n"
