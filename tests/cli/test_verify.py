@@ -6,7 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
+from backing_up import copy_files
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from muniment.cli.main import main
 from muniment.protocol.ipfs.cid import decode_cid
@@ -89,9 +90,16 @@ def _with_client(data_dir: Path, work: Callable[[httpx2.AsyncClient, Path], Awai
     return asyncio.run(run())
 
 
+@pytest.fixture(scope="module")
+def registry_once(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    """The registry that each test gets a copy of."""
+    return _with_client(tmp_path_factory.mktemp("once") / "data", _filled)
+
+
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return _with_client(tmp_path / "data", _filled)
+def registry(registry_once: Registry, tmp_path: Path) -> Registry:
+    copy_files(registry_once.data_dir, tmp_path / "data")
+    return replace(registry_once, data_dir=tmp_path / "data")
 
 
 def test_a_healthy_store_is_well(registry: Registry) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -184,10 +183,9 @@ def test_a_small_answer_does_not_become_a_large_file(
     lying: Lying, tmp_path: Path, leaf: bytes, levels: int, fan_out: int
 ) -> None:
     cid, car = bomb(leaf, levels, fan_out)
-    assert len(car) < 2**20
+    assert len(car) < 2**20  # read piece by piece, it would not end
     behave = always(Answered(200, {"content-type": "application/vnd.ipld.car"}, car))
     tracemalloc.start()
-    begun_s = time.monotonic()
     try:
         with lying.registry() as registry, lying.middle.behaving(behave):
             with pytest.raises(Forged, match="any registry"):
@@ -197,4 +195,3 @@ def test_a_small_answer_does_not_become_a_large_file(
         assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
     finally:
         tracemalloc.stop()
-    assert time.monotonic() - begun_s < 60
