@@ -22,6 +22,7 @@ _READING_OF = {
     "json": {"loads", "load", "JSONDecoder", "decode", "format", "Decoder"},
     "msgspec": {"convert"}, "tomllib": {"loads", "load"}, "jwt": {"decode"}, "pickle": {"loads", "load"},
 }  # fmt: skip
+_NAMES = _READING.union(*_READING_OF.values())
 _DECODER_NAMES = ("parse", "decode")
 # Folders whose members are rooms, and rooms that count as others.
 _FOLDERS = {"protocol", "service", "resources", "running"}
@@ -34,7 +35,7 @@ def sites() -> set[str]:
     return {
         f"{_room(path.relative_to(root))}.{site}"
         for path in sorted(root.rglob("*.py"))
-        for site in _sites(ast.parse(path.read_text("utf-8")), ())
+        for site in _sites(ast.parse(path.read_text("utf-8")))
     }
 
 
@@ -45,25 +46,31 @@ def _room(path: Path) -> str:
     return _ROOMS.get(room, room)
 
 
-def _sites(node: ast.AST, inside: tuple[str, ...]) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        names = inside
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names = (*inside, child.name)
-            if not isinstance(child, ast.ClassDef) and child.name.lstrip("_").split("_")[0] in _DECODER_NAMES:
-                yield f"{'.'.join(names)} itself"
-        elif not inside and isinstance(child, ast.Assign | ast.AnnAssign):
-            target = child.target if isinstance(child, ast.AnnAssign) else child.targets[0]
-            names = (ast.unparse(target),)
-        elif isinstance(child, ast.Call) and (call := _reading(child.func)):
-            yield f"{'.'.join(inside)} {call}"
-        yield from _sites(child, names)
+def _sites(module: ast.Module) -> Iterator[str]:
+    pending: list[tuple[ast.AST, tuple[str, ...]]] = [(module, ())]
+    while pending:
+        node, inside = pending.pop()
+        for child in ast.iter_child_nodes(node):
+            names = inside
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names = (*inside, child.name)
+                if not isinstance(child, ast.ClassDef) and child.name.lstrip("_").split("_")[0] in _DECODER_NAMES:
+                    yield f"{'.'.join(names)} itself"
+            elif not inside and isinstance(child, ast.Assign | ast.AnnAssign):
+                target = child.target if isinstance(child, ast.AnnAssign) else child.targets[0]
+                names = (ast.unparse(target),)
+            elif isinstance(child, ast.Call) and (call := _reading(child.func)):
+                yield f"{'.'.join(inside)} {call}"
+            if not isinstance(child, ast.Name | ast.Constant | ast.expr_context):
+                pending.append((child, names))
 
 
 def _reading(function: ast.expr) -> str | None:
     """Name of the call if it decodes something."""
-    name = ast.unparse(function)
-    *owner, last = name.split(".")
+    last = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function).rpartition(".")[2]
+    if last not in _NAMES:
+        return None
+    *owner, last = ast.unparse(function).split(".")
     if last in _READING or last in _READING_OF.get(owner[-1] if owner else "", ()):
         return last
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import guest_functions
 from muniment.chains.catalogue import CATALOGUE, FIRST_SETTLER, SECOND_SETTLER
 from muniment.guest.sandbox import Sandbox
@@ -13,6 +15,9 @@ from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
 from muniment.relayer.context import context_text, run_context, settlers_of
+from warm_sandbox import warm_sandbox
+
+__all__ = ["warm_sandbox"]  # the fixture
 
 SIG = Signature.parse("0x" + "1a" * 64 + "1b")
 TICK_MS = 1_795_262_400_000
@@ -43,6 +48,7 @@ def test_the_settlers_are_the_first_of_each_chain_by_chain_id() -> None:
     assert run_context(SETTLERS).settlers == SETTLERS
 
 
+@pytest.mark.usefixtures("warm_sandbox")
 async def test_a_nonce_is_the_hash_of_signature_time_payload_and_place() -> None:
     async def answer(question: Question) -> Answer:
         raise AssertionError(question)

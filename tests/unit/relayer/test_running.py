@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 import guest_functions
 from muniment.guest.sandbox import Sandbox
 from muniment.protocol.evm.address import Address
@@ -21,6 +23,9 @@ from muniment.relayer.due import Due
 from muniment.relayer.loop import Made, NotYet
 from muniment.relayer.running import RUN_SECONDS_MAX, FunctionRunning
 from muniment.relayer.settings import RelayerSettings, Served
+from warm_sandbox import warm_sandbox
+
+__all__ = ["warm_sandbox"]  # the fixture
 
 SETTLER, TOKEN = (Address.parse("0x" + pair * 20) for pair in ("22", "cd"))
 GIVEN = {"chainId": 8453, "token": str(TOKEN), "amount": "1", "recipient": str(TOKEN), "fee": "1", "above": "1"}
@@ -29,6 +34,7 @@ SECONDS = 1
 DUE = Due(Signature.parse("0x" + "11" * 64 + "1b"), 0, time_payload(60_000), 60_000, 120_000)
 
 
+@pytest.mark.usefixtures("warm_sandbox")
 async def test_a_run_whose_answers_take_too_long_ends_incomplete_and_frees_its_place() -> None:
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
