@@ -130,6 +130,9 @@ class LocalChain:
         """Freeze: neither answer nor close connections, like a hanging machine."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
+        # Its threads stop one after the other, and one that still runs would answer.
+        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "anvil ended"
 
     def resume(self) -> None:
         assert self.process is not None
