@@ -68,7 +68,7 @@ async def test_a_receiver_gets_what_the_feed_has_in_order_and_signed(registry: R
     assert "key=private" not in registry.logs()
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_at_most(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
@@ -76,7 +76,7 @@ async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_
     with receiver.listening():
         await registry.hook(receiver.url)
         first = registry.deliver()
-        await registry.add(1_500)
+        await registry.add(700)
         await until(lambda: len(taker.ids) >= 300)
         registry.deliver()
         first.kill()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -19,7 +20,7 @@ from words import Work, add, commit_held, connection_of, nothing, opened, words,
 
 from muniment.protocol.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
-from muniment.service.storage.sqlite import commits as sqlite_commits
+from muniment.service.storage.sqlite import commits as sqlite_commits, writer as sqlite_writer
 from muniment.service.storage.sqlite.engine import SqliteDatabase
 from muniment.service.storage.sqlite.jobs import Group
 from muniment.service.storage.sqlite.writer import Writer
@@ -177,14 +178,24 @@ async def test_a_group_that_runs_while_the_thread_ends_is_also_refused_and_undon
     assert not connection_of(database).in_transaction
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("limits", [DatabaseLimits(write_wait_seconds_max=1)], ids=[""])
-async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: SqliteDatabase) -> None:
+@pytest.fixture
+def skip(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the time of the writers forward by so many seconds."""
+    skipped: list[float] = []
+    moved = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(skipped), sleep=time.sleep)
+    monkeypatch.setattr(sqlite_writer, "time", moved)
+    return skipped.append
+
+
+async def test_a_write_that_waited_too_long_is_refused_and_not_done(
+    database: SqliteDatabase, skip: Callable[[float], None]
+) -> None:
     with commit_held(database) as begun:
         first = asyncio.create_task(database.write(add("first")))
         await begun()
         late = asyncio.create_task(database.write(add("late")))
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0)
+        skip(DATABASE_LIMITS.write_wait_seconds_max + 1)
     with pytest.raises(DatabaseUnavailable, match="too busy"):
         await asyncio.wait_for(late, ANSWER_SECONDS_MAX)
     await first
@@ -192,15 +203,18 @@ async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: Sq
     assert await words(database) == ["first", "later"]
 
 
-@pytest.mark.long
-async def test_closing_does_not_wait_for_writes_that_waited_too_long(tmp_path: Path, database: SqliteDatabase) -> None:
-    other = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(write_wait_seconds_max=1))
+async def test_closing_does_not_wait_for_writes_that_waited_too_long(
+    tmp_path: Path, database: SqliteDatabase, skip: Callable[[float], None]
+) -> None:
+    other = SqliteDatabase(tmp_path / "test.db")
     with commit_held(other) as begun:
         writing = [asyncio.create_task(other.write(nothing))]
         await begun()
         writing.append(asyncio.create_task(other.write(add("late"))))
         closing = asyncio.create_task(other.close())
-        await asyncio.sleep(1.5)
+        while not other._writer._closing:
+            await asyncio.sleep(0.01)
+        skip(DATABASE_LIMITS.write_wait_seconds_max + 1)
     await asyncio.wait_for(closing, ANSWER_SECONDS_MAX)
     told = await asyncio.gather(*writing, return_exceptions=True)
     assert [type(each) for each in told] == [int, DatabaseUnavailable]
