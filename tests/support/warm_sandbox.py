@@ -33,8 +33,8 @@ class _Launcher:
 
 async def _launched(descriptor: int) -> _Launcher:
     with Path(os.devnull).open("wb") as nothing:
-        outputs = {"stdout": nothing.fileno(), "stderr": nothing.fileno()}
-        return _Launcher(warm.popen(_WORDS, {}, _PROGRAM, stdin=descriptor, **outputs))
+        output = nothing.fileno()
+        return _Launcher(warm.popen(_WORDS, {}, _PROGRAM, stdin=descriptor, stdout=output, stderr=output))
 
 
 @pytest.fixture
