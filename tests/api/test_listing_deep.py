@@ -26,10 +26,10 @@ ROWS = 4 * OFFSET_QUICK_MAX
 OF_ONE_TIME = 7
 ENDS_MS = (0, 0, 0, NOW_MS + 1, NOW_MS + 2, NOW_MS, NOW_MS - 1)
 ROWS_TOGETHER = 50
-PLACES: list[LiteralString] = ["(?, ?, ?, ?, 'Mimic', ?, ?, ?, ?, ?)"] * ROWS_TOGETHER
+MARKS: list[LiteralString] = ["(?, ?, ?, ?, 'Mimic', ?, ?, ?, ?, ?)"] * ROWS_TOGETHER
 INSERT: LiteralString = f"""INSERT INTO triggers
   (sig, signer, digest, function_digest, protocol, live, deactivated, end_date_ms, created_at_ms, record)
-  VALUES {", ".join(PLACES)}"""
+  VALUES {", ".join(MARKS)}"""
 
 
 class Row(NamedTuple):
