@@ -92,6 +92,26 @@ async def test_a_page_fits_a_phone_stands_still_asks_for_little_and_is_accessibl
     assert sum(size for size, _ in styles) <= STYLES_KB * 1024
 
 
+async def test_the_header_stands_still_on_a_phone_while_it_arrives(window: Window) -> None:
+    """A browser paints what it has of a page: what comes later in the header moves nothing before it."""
+    page = window.page
+    await page.set_viewport_size(PHONE)
+    await page.goto("console")
+    whole, without_what_follows = await page.evaluate(
+        """() => {
+             const nav = document.querySelector(".top nav");
+             const places = () => [document.querySelector(".brand"), nav].map((each) => {
+               const { x, y } = each.getBoundingClientRect();
+               return [x, y];
+             });
+             const whole = places();
+             while (nav.nextElementSibling) nav.nextElementSibling.remove();
+             return [whole, places()];
+           }"""
+    )
+    assert whole == without_what_follows
+
+
 @cache
 def size_of(url: str) -> tuple[int, int]:
     """The length of a file as it is, and as it is sent."""

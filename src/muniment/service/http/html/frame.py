@@ -129,11 +129,12 @@ def _document(page: Page, root: str, head: Html, release: str, *, has_console: b
         '<!doctype html><html lang="en" data-root="{}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>{}</title>'
         '<link rel="icon" href="{}">{}</head><body><a class="skip" href="#page">To the page</a>'
-        '<header class="top"><a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
+        '<header class="{}"><a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
         '<nav aria-label="Sections">{}{}</nav>{}</header>'
         '<main id="page" tabindex="-1">{}</main><footer>{}{}<span>Times are UTC.</span>{}</footer></body></html>\n',
         root, f"{page.title} · Muniment", _ICON, head,
-        root, "console" if has_console else "docs", _SEAL, [_link(root, page.section, *each) for each in links],
+        "top console" if has_console else "top", root, "console" if has_console else "docs", _SEAL,
+        [_link(root, page.section, *each) for each in links],
         html('<a class="small" href="{}console/find">Find</a>', root) if has_console else None,
         _find(root) if has_console else None,
         page.body,
