@@ -258,10 +258,13 @@ async def test_a_loop_that_ends_before_it_starts_a_group_leaves_that_to_another(
         writing = database.write(add("left"))
         writing.send(None)  # as far as to wait for its outcome
         writing.close()
+        asyncio.get_running_loop().stop()  # before it calls anything else: a slow machine would start the group
 
     def run() -> None:
         loop = asyncio.new_event_loop()
-        loop.run_until_complete(submit_and_end())
+        submitted = loop.create_task(submit_and_end())
+        loop.run_forever()
+        submitted.result()
         loop.close()
 
     await asyncio.to_thread(run)
