@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from typing import Any, cast
+
+import pytest
 
 from muniment.chains.catalogue import SECOND_SETTLER
 from muniment.chains.settlers import KNOWN
@@ -12,8 +15,10 @@ from muniment.guest.types import Compiled, GuestIntent, GuestRun
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
-from muniment.relayer.attempt import Consent, Function, Settling, attempt
+from muniment.relayer import attempt as attempts
+from muniment.relayer.attempt import Consent, Function, Settling
 from muniment.relayer.due import Due
+from muniment.relayer.forms import Made, formed
 from operation_data import BASE, RECIPIENT, USDC
 
 USER = "0x" + "aa" * 20
@@ -32,27 +37,26 @@ class _Sandbox:
         return GuestRun(result="intents", intents=(GuestIntent("transfer", INTENT),))
 
 
-async def test_others_have_turns_while_the_intents_of_a_run_are_encoded() -> None:
-    turns = begun = 0
+async def test_others_have_turns_while_the_intents_of_a_run_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    had_a_turn = threading.Event()
+    beside: list[asyncio.Task[None]] = []
+
+    async def other() -> None:
+        had_a_turn.set()
 
     class Generations:
         async def of(self, _: Iterable[Address]) -> Any:
-            nonlocal begun
-            begun = turns
+            beside.append(asyncio.create_task(other()))  # the last that happens before intents are encoded
             return KNOWN
 
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+    def encoded(*args: Any, **named: Any) -> tuple[GuestRun, list[Made]]:
+        assert had_a_turn.wait(60)
+        return formed(*args, **named)
 
-    beside = asyncio.create_task(other())
-    run, made = await attempt(
+    monkeypatch.setattr(attempts, "formed", encoded)
+    run, made = await attempts.attempt(
         DUE, Consent(Address.parse(USER), {}, 1), Function(Compiled(sha256=b""), {}), sandbox=cast("Any", _Sandbox()),
         answers=cast("Any", None), settling=Settling(settlers=[], generations=cast("Any", Generations())),
     )  # fmt: skip
-    ended = turns
-    beside.cancel()
     assert (run.result, len(made)) == ("intents", 1)
-    assert ended > begun
+    await asyncio.gather(*beside)
