@@ -36,12 +36,12 @@ async def standing_registry(request: pytest.FixtureRequest, *, spoils_events: bo
 
     At the end the events must tell what the tables hold, unless rows are filled in by SQL (`spoils_events`).
     """
-    data_dir = request.getfixturevalue("tmp_path_factory").mktemp("standing") / "data"
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("standing")
+    data_dir = folder / "data"
     data_dir.mkdir(mode=0o700)
     url = Settings().database_url
-    if request.param == "postgres":
-        name = request.node.name.rpartition("/")[2].removesuffix(".py")
-        url = await request.getfixturevalue("cluster").create_migrated(name)
+    if request.param == "postgres":  # a process of the tests may come back to a module
+        url = await request.getfixturevalue("cluster").create_migrated(folder.name)
     else:
         copy2(request.getfixturevalue("migrated_file"), data_dir)
     clock = Clock()

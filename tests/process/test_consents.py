@@ -17,11 +17,11 @@ from service import Service
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Two processes; each test has an owner of its own."""
-    environment = dict[str, str]()
-    if request.param == "postgres":
+    folder, environment = tmp_path_factory.mktemp("consents"), dict[str, str]()
+    if request.param == "postgres":  # a process of the tests may come back to this module
         cluster: Cluster = request.getfixturevalue("cluster")
-        environment["MUNIMENT_DATABASE_URL"] = asyncio.run(cluster.create_migrated("consents"))
-    with Service(tmp_path_factory.mktemp("consents") / "data", workers=2, environment=environment) as started:
+        environment["MUNIMENT_DATABASE_URL"] = asyncio.run(cluster.create_migrated(folder.name))
+    with Service(folder / "data", workers=2, environment=environment) as started:
         yield started
 
 

@@ -12,11 +12,14 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
 
+import pytest
+
 from local_server import LocalServer
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
 from muniment.protocol.log.fields import hash_of, number_of
 from muniment.protocol.log.notes import COSIGNATURE, Note, SigningKey, VerifierKey, parse_note, sign_note, signing_key
 from muniment.protocol.log.tree import EMPTY_ROOT, check_consistency
+from muniment.service.resources.log import integrator, witnesses as asking
 
 SIZE_TYPE = "text/x.tlog.size"
 
@@ -139,7 +142,7 @@ def signs_by_a_stranger(site: WitnessSite, body: bytes) -> Reply:
 
 def slow(site: WitnessSite, _: bytes) -> Reply:
     """Answer when the test is over."""
-    site.released.wait(60)
+    site.released.wait(600)
     return Reply(500)
 
 
@@ -203,8 +206,11 @@ def listening(site: WitnessSite) -> Generator[WitnessSite]:
 
 @contextmanager
 def sites(count: int, now_s: Callable[[], int]) -> Generator[list[WitnessSite]]:
-    """Witnesses that listen, each with a key of its own."""
+    """Witnesses that listen, each with a key of its own. One that has to wait for a core is no witness that fails."""
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for module in (asking, integrator):
+            patch.setattr(module, "SECONDS_MAX", 60.0)
         keys = [signing_key(f"w{n}.example/w", COSIGNATURE, n.to_bytes(32)) for n in range(1, count + 1)]
         yield [stack.enter_context(listening(WitnessSite(key, now_s))) for key in keys]
 
