@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from muniment.protocol.errors import DatabaseUnavailable
+from muniment.service.storage.database import Row, Transaction
 from muniment.service.storage.migrate import Migration, migrations
 from muniment.service.storage.postgres.admin import migrate as postgres_migrate
 from muniment.service.storage.postgres.engine import PostgresDatabase
@@ -107,6 +108,30 @@ async def test_a_process_that_waits_to_migrate_does_not_block_the_migration(
     assert sorted(applied) == [[], [], [COLUMN.name, INDEX.name]]
     for each in others:
         await each.close()
+
+
+async def test_a_write_whose_prepared_statement_has_other_columns_since_a_migration_is_done_again(
+    database: PostgresDatabase, also: Callable[..., None]
+) -> None:
+    """PostgreSQL refuses that statement once (SQLSTATE 0A000), and with it the whole transaction."""
+    tries: list[str] = []
+
+    async def written(name: str) -> tuple[object, ...]:
+        async def add(transaction: Transaction) -> list[Row]:
+            tries.append(name)
+            values = (name.encode().ljust(20), name)
+            await transaction.execute("INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, 1)", values)
+            return await transaction.fetch("SELECT * FROM users WHERE name = ?", (name,))
+
+        (row,) = await database.write(add)
+        return row
+
+    columns = await written("before")
+    also(COLUMN)
+    assert await database.migrate() == [COLUMN.name]
+    assert (await written("after"))[len(columns) :] == (None,)
+    assert tries == ["before", "after", "after"]
+    assert await database.fetch("SELECT name FROM users ORDER BY name") == [("after",), ("before",)]
 
 
 async def test_migrations_before_a_failing_one_stay(database: PostgresDatabase, also: Callable[..., None]) -> None:
