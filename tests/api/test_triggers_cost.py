@@ -119,6 +119,25 @@ async def test_a_sweep_looks_only_at_triggers_that_have_ended(database: SqliteDa
     assert counted() < STEPS_COUNTED * 3
 
 
+async def test_the_triggers_of_a_signer_for_a_function_are_found_by_both(
+    client: httpx2.AsyncClient, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[LiteralString, Any]] = []
+    fetch_some = SqliteDatabase.fetch_some
+
+    async def listen(self: SqliteDatabase, sql: LiteralString, parameters: Any, **bounds: int) -> Any:
+        asked.append((sql, parameters))
+        return await fetch_some(self, sql, parameters, **bounds)
+
+    monkeypatch.setattr(SqliteDatabase, "fetch_some", listen)
+    for more in ({}, {"active": "true"}, {"active": "false"}):
+        query = {"signer": FILTERS["signer"], "functionCid": FILTERS["functionCid"], **more}
+        assert len(ok(await client.get("/triggers", params=query)).json()) == 10
+        (sql, parameters) = asked.pop()
+        plan = "\n".join(row[3] for row in await database.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters))
+        assert "triggers_by_signer_and_function (signer=? AND function_digest=? AND live=?)" in plan, plan
+
+
 async def test_a_trigger_that_ended_since_the_last_sweep_is_no_longer_active(
     client: httpx2.AsyncClient, database: SqliteDatabase
 ) -> None:

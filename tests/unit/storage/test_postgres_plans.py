@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, LiteralString, cast
 
 import pytest
+from msgspec.structs import replace
 
 from applications import PATIENT, wait_for_postgres
+from muniment.protocol.evm.address import Address
+from muniment.protocol.ipfs.cid import BundleCid, cid_v0
 from muniment.service.resources.triggers.listing import TriggerQuery, search
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.storage.database import Database, Transaction
@@ -18,11 +21,12 @@ from postgres import Cluster
 
 NOW_MS = 1_000_000
 # Seven of ten are live and end later; the others ended long ago and are not live. A planner that takes the two for
-# independent expects a fifth of the table to be live and past its end. It is none.
+# independent expects a fifth of the table to be live and past its end. It is none. Each of fifty signers has triggers of
+# each of forty functions.
 _ROWS = """
 INSERT INTO triggers (seq, sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
 SELECT n, sha256(int8send(n)) || sha256(int8send(-n)) || '\\x1b', substr(sha256(int8send(n % 50)), 1, 20),
-       sha256(int8send(n)), sha256('f'), 'Mimic', (n % 10 < 7)::int,
+       sha256(int8send(n)), sha256(int8send(n / 50 % 40)), 'Mimic', (n % 10 < 7)::int,
        CASE WHEN n % 10 < 7 THEN 1000000 + n ELSE 1000000 - n END, n, repeat('.', 300)
 FROM generate_series(1, 20000) n
 """
@@ -79,6 +83,15 @@ async def test_the_sweep_finds_ended_triggers_by_the_index_on_their_end(database
     explained = Explained(database)
     await mark_ended(cast("Transaction", explained), NOW_MS)
     assert_found_by_end(explained.plan)
+
+
+async def test_the_triggers_of_a_signer_for_a_function_are_found_by_both(database: PostgresDatabase) -> None:
+    ((signer, function),) = await database.fetch("SELECT signer, function_digest FROM triggers WHERE seq = 1")
+    of_both = TriggerQuery(signer=Address.from_raw(signer), function_cid=BundleCid.parse(str(cid_v0(function))))
+    explained = Explained(database)
+    for active in (None, True, False):
+        await search(cast("Database", explained), replace(of_both, active=active), NOW_MS)
+    assert explained.plan.count("triggers_by_signer_and_function") == 4  # those that ended since a sweep have another
 
 
 async def test_a_listing_of_inactive_triggers_uses_that_index_too(database: PostgresDatabase) -> None:
