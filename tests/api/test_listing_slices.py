@@ -196,6 +196,22 @@ async def test_a_page_after_a_cursor_ends_at_1_mib_and_its_link_goes_on(
                 assert CURSOR_PAGE_BYTES_MAX - 2 * LONG_BYTES < len(answer.content) <= CURSOR_PAGE_BYTES_MAX
 
 
+@pytest.mark.spoils_events("rows are filled in by SQL")
+async def test_a_page_after_a_cursor_may_have_1_mib_and_no_byte_more(
+    caller: httpx2.AsyncClient, context: Context
+) -> None:
+    half = CURSOR_PAGE_BYTES_MAX // 2
+    whole = [half - len("["), half - len(",]")]  # with both, the page has 1 MiB
+    for lengths, shown in ((whole, 2), ([whole[0], whole[1] + 1], 1), ([CURSOR_PAGE_BYTES_MAX, 100], 1)):
+        for table in ("triggers", "function_creators", "functions"):
+            await context.database.write(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))
+        records = await fill(context, lengths)
+        for path in PATHS:
+            answer = ok(await caller.get(f"{path}?sort=1&cursor={cursor_at(path[1:], 0)}"))
+            assert answer.content == page_of(records[:shown]), (path, lengths)
+            assert ok(await caller.get(next_of(answer) or "")).content == page_of(records[shown:]), (path, lengths)
+
+
 # About the bounds: of a slice, of the page, and of a record that is longer than a slice.
 LENGTHS = st.one_of(
     st.integers(100, 3_000),
