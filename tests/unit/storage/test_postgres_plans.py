@@ -21,8 +21,8 @@ from postgres import Cluster
 
 NOW_MS = 1_000_000
 # Seven of ten are live and end later; the others ended long ago and are not live. A planner that takes the two for
-# independent expects a fifth of the table to be live and past its end. It is none. Each of fifty signers has triggers of
-# each of forty functions.
+# independent expects a fifth of the table to be live and past its end. It is none.
+# Each of fifty signers has triggers of each of forty functions.
 _ROWS = """
 INSERT INTO triggers (seq, sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
 SELECT n, sha256(int8send(n)) || sha256(int8send(-n)) || '\\x1b', substr(sha256(int8send(n % 50)), 1, 20),
