@@ -20,7 +20,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import structlog
 
@@ -145,40 +145,8 @@ def _start_of(name: Name) -> int:
 _SECOND_NS: Final = 1_000_000_000
 
 
-class Key(Protocol):
-    """The account that a request is charged to."""
-
-    def charge(self, units: int) -> int:
-        """Take `units` and return 0; or take nothing, and return the nanoseconds until they are available.
-
-        More units than the whole quota are charged as the whole quota.
-        """
-        ...
-
-    def owe(self, units: int) -> None:
-        """Charge `units` that were used already, without a refusal: a client in debt waits longer next time."""
-        ...
-
-    def wait_ns(self, units: int) -> int:
-        """The result of `charge` for these units; nothing is taken."""
-        ...
-
-    def check(self, units: int) -> None:
-        """Raise `RateLimited` where `charge` would refuse; nothing is taken."""
-        ...
-
-    @property
-    def lines(self) -> bytes:
-        """Header fields with the units that the last charge left, as lines of a head; empty without a limit."""
-        ...
-
-    def refusal(self, wait_ns: int) -> RateLimited:
-        """The refusal of a request that must wait for `wait_ns`; `limits.policies` has its fields."""
-        ...
-
-
 class Bucket:
-    """One limit of one client."""
+    """One limit of one client: an account that requests are charged to."""
 
     __slots__ = ("_cells", "_first", "_lines", "_rate", "_second", "_unit_ns", "_used_ns", "burst_ns", "now_ns")
 
@@ -194,7 +162,10 @@ class Bucket:
         self._rate = rate
 
     def charge(self, units: int) -> int:
-        """As `Key.charge`. It runs for every request: no calls, no loops."""
+        """Take `units` and return 0; or take nothing, and return the nanoseconds until they are available.
+
+        More units than the whole quota are charged as the whole quota. It runs for every request: no calls, no loops.
+        """
         now = self.now_ns()
         cells = self._cells
         first, second = cells[self._first], cells[self._second]
@@ -219,23 +190,19 @@ class Bucket:
         return 0
 
     def wait_ns(self, units: int) -> int:
-        """As `Key.wait_ns`."""
+        """The result of `charge` for these units; nothing is taken."""
         now = self.now_ns()
         return max(self.filled_by(units, now) - now - self.burst_ns, 0)
 
     def check(self, units: int) -> None:
-        """As `Key.check`."""
+        """Raise `RateLimited` where `charge` would refuse; nothing is taken."""
         if wait_ns := self.wait_ns(units):
             raise self.refusal(wait_ns)
 
     def owe(self, units: int) -> None:
-        """As `Key.owe`."""
-        self.count(units)
-        self.debit(units)
-
-    def count(self, units: int) -> None:
-        """Count units that were charged."""
+        """Charge `units` that were used already, without a refusal: a client in debt waits longer next time."""
         self._rate.units += units
+        self.debit(units)
 
     def debit(self, units: int) -> None:
         """Charge a debt without counting it. It is at most the quota, so no wait drains more than twice the quota."""
@@ -266,69 +233,56 @@ class Bucket:
 
     @property
     def lines(self) -> bytes:
-        """As `Key.lines`."""
+        """Header fields with the units that the last charge left, as lines of a head; empty without a limit."""
         level = (self._used_ns * LEVELS - 1) // self.burst_ns
         return self._lines[max(0, min(level, LEVELS - 1))]
 
     def refusal(self, wait_ns: int) -> RateLimited:
-        """As `Key.refusal`."""
+        """The refusal of a request that must wait for `wait_ns`; `limits.policies` has its fields."""
         return self._rate.refusal(wait_ns)
 
 
-class Joint:
-    """Several buckets; a charge needs room in each of them. The header fields describe the first."""
+class Joint(Bucket):
+    """A bucket with wider ones; a charge needs room in each of them. The header fields describe this one."""
 
-    __slots__ = ("_buckets", "_narrow", "_now_ns")
+    __slots__ = ("_wider",)
 
-    def __init__(self, buckets: Sequence[Bucket]) -> None:
-        """`buckets` from the narrowest to the widest."""
-        self._buckets = tuple(buckets)
-        self._narrow = self._buckets[0]
-        self._now_ns = self._narrow.now_ns
+    def __init__(
+        self, cells: Table, slots: tuple[int, int], rate: Rate, now_ns: Callable[[], int], wider: Sequence[Bucket]
+    ) -> None:
+        """As `Bucket`, with the wider ones."""
+        super().__init__(cells, slots, rate, now_ns)
+        self._wider = tuple(wider)
 
     def charge(self, units: int) -> int:
-        """As `Key.charge`; the longest wait of all, a refusal by one bucket takes nothing from the others."""
-        now = self._now_ns()
+        """As `Bucket.charge`; the longest wait of all, a refusal by one bucket takes nothing from the others."""
+        now, buckets = self.now_ns(), (self, *self._wider)
         wait = 0
         filled: list[int] = []
-        for bucket in self._buckets:
+        for bucket in buckets:
             empty = bucket.filled_by(units, now)
             wait = max(wait, empty - now - bucket.burst_ns)
             filled.append(empty)
         if wait:
             return wait
-        for bucket, empty in zip(self._buckets, filled, strict=True):
+        for bucket, empty in zip(buckets, filled, strict=True):
             bucket.note(empty, now)
-        self._narrow.count(units)
+        self._rate.units += units
         return 0
 
     def wait_ns(self, units: int) -> int:
-        """As `Key.wait_ns`."""
-        return max(bucket.wait_ns(units) for bucket in self._buckets)
+        """As `Bucket.wait_ns`."""
+        return max(super().wait_ns(units), *(bucket.wait_ns(units) for bucket in self._wider))
 
-    def check(self, units: int) -> None:
-        """As `Key.check`."""
-        if wait_ns := self.wait_ns(units):
-            raise self.refusal(wait_ns)
-
-    def owe(self, units: int) -> None:
-        """As `Key.owe`."""
-        self._narrow.count(units)
-        for bucket in self._buckets:
+    def debit(self, units: int) -> None:
+        """As `Bucket.debit`."""
+        super().debit(units)
+        for bucket in self._wider:
             bucket.debit(units)
-
-    @property
-    def lines(self) -> bytes:
-        """`Key.lines` of the narrowest bucket."""
-        return self._narrow.lines
-
-    def refusal(self, wait_ns: int) -> RateLimited:
-        """`Key.refusal` of the narrowest bucket."""
-        return self._narrow.refusal(wait_ns)
 
 
 class Unlimited:
-    """No limit."""
+    """No limit, with the methods of a `Bucket`."""
 
     __slots__ = ()
 
@@ -337,11 +291,11 @@ class Unlimited:
         """Always empty."""
         return b""
 
-    def charge(self, units: int) -> int:  # noqa: ARG002 - the protocol's
+    def charge(self, units: int) -> int:  # noqa: ARG002 - as `Bucket.charge`
         """Always 0."""
         return 0
 
-    def wait_ns(self, units: int) -> int:  # noqa: ARG002 - the protocol's
+    def wait_ns(self, units: int) -> int:  # noqa: ARG002 - as `Bucket.wait_ns`
         """Always 0."""
         return 0
 
@@ -354,6 +308,10 @@ class Unlimited:
     def refusal(self, wait_ns: int) -> RateLimited:
         """Never needed."""
         raise NotImplementedError
+
+
+# The account that a request is charged to.
+Key: TypeAlias = Bucket | Unlimited
 
 
 class Rate:
@@ -375,7 +333,7 @@ class Rate:
         self.refused = 0
 
     def refusal(self, wait_ns: int) -> RateLimited:
-        """As `Key.refusal`."""
+        """As `Bucket.refusal`."""
         self.refused += 1
         policy, seconds = self._policy, max(-(-wait_ns // _SECOND_NS), 1)
         return RateLimited(

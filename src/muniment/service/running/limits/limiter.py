@@ -162,11 +162,11 @@ class Limiter:
     def _make_key(self, name: Name, buckets: tuple[tuple[str, int], ...]) -> Key:
         if not buckets or name not in self._policies:
             return _UNLIMITED
-        made = [
-            Bucket(self._memory.table(name), self._memory.slots(bucket), self._rate(name, scale), self._now_ns)
+        narrow, *wider = [
+            (self._memory.table(name), self._memory.slots(bucket), self._rate(name, scale), self._now_ns)
             for bucket, scale in buckets
         ]
-        return made[0] if len(made) == 1 else Joint(made)
+        return Joint(*narrow, [Bucket(*each) for each in wider]) if wider else Bucket(*narrow)
 
     def _make_rate(self, name: Name, scale: int) -> Rate:
         made = Rate(self._policies[name], scale)
