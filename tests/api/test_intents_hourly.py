@@ -13,7 +13,8 @@ from applications import another_process
 from conftest import NOW_MS, Clock
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.context import Context
-from muniment.service.resources.intents.history import HOUR_MS, HOURS, HourlyCounts, count_by_hour
+from muniment.service.resources.intents.history import HOUR_MS, HOURS, Hour, count_by_hour
+from muniment.service.running.kept import KeptCount
 from muniment.service.storage.database import Database, DatabaseLimits, Row
 
 GRACE_S = 3_600
@@ -25,12 +26,20 @@ def moment_of(context: Context) -> Moment:
     return Moment(context.now_ms(), GRACE_S)
 
 
-def counts_of(context: Context, database: object = None) -> HourlyCounts:
-    return HourlyCounts(cast("Database", database or context.database), context.clock)
+class Counts:
+    """The kept counts of a process."""
+
+    def __init__(self, context: Context, database: object = None) -> None:
+        self._context = context
+        self._database = cast("Database", database or context.database)
+        self._kept = KeptCount[list[Hour]](context.clock)
+
+    async def read(self) -> list[Hour] | None:
+        return await self._kept.read(lambda: count_by_hour(self._database, moment_of(self._context)))
 
 
-async def total(counts: HourlyCounts, context: Context) -> int:
-    hours = await counts.read(moment_of(context))
+async def total(counts: Counts) -> int:
+    hours = await counts.read()
     assert hours is not None
     return sum((each.counts for each in hours), Counter[str]()).total()
 
@@ -67,17 +76,17 @@ async def test_intents_of_both_forms_are_counted_in_the_hour_of_their_arrival(co
 
 async def test_an_intent_that_is_dated_ahead_is_in_no_hour_yet(context: Context) -> None:
     await record_at(context, (BEGIN_MS + HOUR_MS, intent_body(1)))
-    assert await total(counts_of(context), context) == 0
+    assert await total(Counts(context)) == 0
 
 
 async def test_a_count_serves_all_for_half_a_minute(context: Context, clock: Clock) -> None:
-    counts = counts_of(context)
-    assert await total(counts, context) == 0
+    counts = Counts(context)
+    assert await total(counts) == 0
     await record(context, intent_body(1))
     clock.advance(seconds=29.9)
-    assert await total(counts, context) == 0
+    assert await total(counts) == 0
     clock.advance(seconds=0.1)
-    assert await total(counts, context) == 1
+    assert await total(counts) == 1
 
 
 class Counted:
@@ -94,15 +103,15 @@ class Counted:
 
 async def test_who_asks_together_waits_for_one_count(context: Context) -> None:
     counted = Counted(context.database)
-    counts = counts_of(context, counted)
-    answers = await asyncio.gather(*(counts.read(moment_of(context)) for _ in range(20)))
+    counts = Counts(context, counted)
+    answers = await asyncio.gather(*(counts.read() for _ in range(20)))
     assert all(each is answers[0] for each in answers)
     assert counted.asked == 1
 
 
 async def test_who_leaves_while_it_counts_keeps_no_other_from_the_answer(context: Context) -> None:
-    counts = counts_of(context)
-    asking = [asyncio.create_task(counts.read(moment_of(context))) for _ in range(2)]
+    counts = Counts(context)
+    asking = [asyncio.create_task(counts.read()) for _ in range(2)]
     await asyncio.sleep(0)
     asking[0].cancel()
     hours = await asking[1]
@@ -113,9 +122,9 @@ async def test_who_leaves_while_it_counts_keeps_no_other_from_the_answer(context
 async def test_a_count_that_takes_too_long_is_not_known_for_half_a_minute(context: Context, clock: Clock) -> None:
     async with another_process(context, DatabaseLimits(slow_read_seconds_max=0)) as hasty:
         counted = Counted(hasty.database)
-        counts = counts_of(hasty, counted)
-        assert [await counts.read(moment_of(hasty)) for _ in range(3)] == [None] * 3
+        counts = Counts(hasty, counted)
+        assert [await counts.read() for _ in range(3)] == [None] * 3
         assert counted.asked == 1
         clock.advance(seconds=30)
-        assert await counts.read(moment_of(hasty)) is None
+        assert await counts.read() is None
         assert counted.asked == 2

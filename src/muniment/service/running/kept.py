@@ -1,33 +1,40 @@
-"""A value that is costly to compute, and may be some seconds old."""
+"""Counts that are costly, and may be some seconds old."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from muniment.protocol.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     from muniment.service.running.clock import Clock
 
 T = TypeVar("T")
 
+# How long a count is reused: it reads every record of a day.
+_KEPT_MS: Final = 30_000
 
-class Kept(Generic[T]):
-    """A value of a process, which is computed again at most every `kept_ms`, once for concurrent readers."""
 
-    def __init__(self, clock: Clock, kept_ms: int) -> None:
-        """Compute on the first read."""
+class KeptCount(Generic[T]):
+    """A count of a process: counted at most twice a minute, once for concurrent readers."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Count on the first read."""
         self._clock = clock
-        self._kept_ms = kept_ms
-        self._until_ms = 0
-        self._known: list[T] = []
-        self._computing = asyncio.Lock()
+        self._until_ms: int | None = None
+        self._known: T | None = None
+        self._counting = asyncio.Lock()
 
-    async def read(self, compute: Callable[[], Awaitable[T]]) -> T:
-        """The value, or what `compute` gives if it is too old. Errors of `compute` are not kept."""
-        async with self._computing:
+    async def read(self, count: Callable[[], Awaitable[T]]) -> T | None:
+        """The kept count, or a new one by `count`; None while there are too many records to count them in time."""
+        async with self._counting:
             now_ms = self._clock.monotonic_ms()
-            if now_ms >= self._until_ms or not self._known:
-                self._known = [await compute()]
-                self._until_ms = now_ms + self._kept_ms
-            return self._known[0]
+            if self._until_ms is None or now_ms >= self._until_ms:
+                try:
+                    self._known = await count()
+                except DeadlineExceeded:
+                    self._known = None
+                self._until_ms = now_ms + _KEPT_MS
+            return self._known

@@ -32,13 +32,14 @@ from muniment.service.http.reply import Ready
 from muniment.service.http.request import Request
 from muniment.service.resources.functions.routes import get_function, list_functions
 from muniment.service.resources.functions.store import FunctionQuery
-from muniment.service.resources.intents.history import HourlyCounts
+from muniment.service.resources.intents.history import Hour, count_by_hour
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.intents.store import find_by_hash
-from muniment.service.resources.runs.counting import DailyCounts
+from muniment.service.resources.runs.counting import count_by_result
 from muniment.service.resources.runs.routes import get_run
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import get_trigger, list_triggers
+from muniment.service.running.kept import KeptCount
 from muniment.service.running.limits.costs import Shed
 from muniment.service.running.limits.policies import NAMES
 from muniment.service.storage.database import Database
@@ -47,15 +48,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from muniment.chains.catalogue import Chain
-    from muniment.service.resources.intents.history import Hour
     from muniment.service.storage.database import Reader
 
 _NEWEST: Final = 8
 # From the end of an intent's life to its beginning: the usual end stands at the foot of a bar.
 _STACKED: Final = ("succeeded", "submitted", "enqueued", "created", "failed", "discarded", "expired")
 # The counts of each application of this process; tests have several.
-_counts: Final[WeakKeyDictionary[Database, HourlyCounts]] = WeakKeyDictionary()
-_run_counts: Final[WeakKeyDictionary[Database, DailyCounts]] = WeakKeyDictionary()
+_counts: Final[WeakKeyDictionary[Database, tuple[KeptCount[list[Hour]], KeptCount[Counter[str]]]]] = WeakKeyDictionary()
 
 
 @page("/console")
@@ -63,10 +62,9 @@ async def overview(context: Context, request: Request) -> Page:
     """The intents of the last day, and the newest records."""
     root, now_ms = root_from(request.path), context.now_ms()
     moment = Moment(now_ms, context.settings.settlement_grace_s)
-    counts = _counts.setdefault(context.database, HourlyCounts(context.database, context.clock))
-    hours = await counts.read(moment)
-    run_counts = _run_counts.setdefault(context.database, DailyCounts(context.database, context.clock))
-    ran = await run_counts.read(now_ms)
+    of_intents, of_runs = _counts.setdefault(context.database, (KeptCount(context.clock), KeptCount(context.clock)))
+    hours = await of_intents.read(lambda: count_by_hour(context.database, moment))
+    ran = await of_runs.read(lambda: count_by_result(context.database, now_ms))
     intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
     triggers = await reading.listing(list_triggers, context, request, TriggerQuery(limit=_NEWEST), Trigger)
     line = await log_line(context, request, root)

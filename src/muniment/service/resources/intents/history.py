@@ -16,14 +16,12 @@ from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.request import Request
 from muniment.service.resources.intents.store import STATUS_AS_READ, expiry
-from muniment.service.running.kept import Kept
 from muniment.service.running.limits.costs import Cost, Shed
 from muniment.service.storage.sql import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.service.running.clock import Clock
     from muniment.service.storage.database import Database
 
 _BY_HASH: Final = (
@@ -84,8 +82,6 @@ def moves(intent: Lifetime, moved: Sequence[tuple[int, str]], moment: Moment) ->
 
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
-# How long a count is reused: it reads every intent of a day.
-_KEPT_MS: Final = 30_000
 
 
 class Hour(NamedTuple):
@@ -112,23 +108,3 @@ async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
         if (begin_ms := hour * HOUR_MS) in found:  # a row may be dated ahead of this process
             found[begin_ms][status] += count
     return [Hour(begin_ms, counts) for begin_ms, counts in found.items()]
-
-
-class HourlyCounts:
-    """The counts of a process: counted at most twice a minute, once for concurrent readers."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        """Count on the first read."""
-        self._database = database
-        self._kept = Kept[list[Hour] | None](clock, _KEPT_MS)
-
-    async def read(self, moment: Moment) -> list[Hour] | None:
-        """The counts; None while there are too many intents to count them in time."""
-
-        async def count() -> list[Hour] | None:
-            try:
-                return await count_by_hour(self._database, moment)
-            except DeadlineExceeded:
-                return None
-
-        return await self._kept.read(count)
