@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
 from urllib.parse import unquote_to_bytes
@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from muniment.protocol.errors import CursorTooOld, DeadlineExceeded, Fault, InvalidParameter, Overloaded, Refusal
 from muniment.protocol.wire import ProvedText, Record
-from muniment.service.http.reply import Ready, Streamed
+from muniment.service.http.reply import JSON, Ready, Streamed
 from muniment.service.http.request import Request, invalid_parameter
 from muniment.service.running.limits.costs import Shed
 
@@ -143,7 +143,7 @@ class Numbers(Protocol):
         ...
 
 
-async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
+async def _check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
     """Raise `CursorTooOld` if rows after the cursor could be missed, `InvalidParameter` for a foreign cursor."""
     if cursor is not None and not cursor.is_of(numbers.table):
         raise invalid_parameter("cursor", "belongs to another listing; begin without cursor")
@@ -173,6 +173,7 @@ class PageQuery(Record, frozen=True):
     offset: Offset = 0
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
+    sort: Sort = -1
 
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = (DeadlineExceeded, CursorTooOld)
     # Records of the limit for one unit.
@@ -252,70 +253,67 @@ async def _chunks(chunk: bytes, rest: AsyncIterator[list[str]]) -> AsyncIterator
     yield b"]"
 
 
-async def page_links(
-    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, settled: int | None, numbers: Numbers
-) -> tuple[tuple[bytes, bytes], ...]:
-    """The `Link` header of `page`: the next page, and from the newest rows the way to those that come later.
+async def answer_page(
+    path: str, request: Request, query: PageQuery, numbers: Numbers, search: Callable[[], Awaitable[Page]]
+) -> Ready[Any] | Streamed:
+    """The page of the listing at `path` that `search` finds, with a `Link` header.
 
-    With `sort=1` there always is a next page: at the end, a reader polls the same link and misses no row. `settled` is
-    from `settled_before`.
+    Its links lead to the next page, and from the newest rows to those that come later. With `sort=1` there always is a
+    next page: at the end, a reader polls the same link and misses no row.
+
+    Raises `CursorTooOld`, `InvalidParameter`, and what `search` raises.
     """
-    found = (
-        *await _next_link(path, query_string, page, query, sort, numbers),
-        *await _prev_link(path, query_string, page, query, sort, settled, numbers),
-    )
-    return ((b"link", b", ".join(value for _, value in found)),) if found else ()
+    await _check_cursor(query.cursor, numbers)
+    begins_at_newest = query.sort != 1 and query.cursor is None and not query.offset
+    settled = await numbers.settled() if begins_at_newest else None  # before the page: later rows are not in it
+    page = await search()
+    links: list[bytes] = []
+    if (last := _last_seq(page, query)) is not None:
+        links.append(_next_link(path, request.query, cursor_after(numbers.table, last, await numbers.epoch())))
+    if begins_at_newest and len(request.query) <= _KEPT_BYTES_MAX:
+        first = _first_seq(page, settled)
+        links.append(_prev_link(path, request.query, cursor_after(numbers.table, first, await numbers.epoch())))
+    return page.reply((JSON, (b"link", b", ".join(links))) if links else (JSON,))
 
 
-async def _next_link(
-    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, numbers: Numbers
-) -> tuple[tuple[bytes, bytes], ...]:
-    if sort == 1:
-        last = query.cursor.seq if page.last_seq is None and query.cursor is not None else page.last_seq or 0
-        if page.last_seq is None and query.offset:
-            return ()
-    elif not page.has_more or page.last_seq is None:
-        return ()
-    else:
-        last = page.last_seq
-    return (link_after(path, query_string, cursor_after(numbers.table, last, await numbers.epoch())),)
+def _last_seq(page: Page, query: PageQuery) -> int | None:
+    """The number of the row after which the next page begins; None without a next page."""
+    if query.sort != 1:
+        return page.last_seq if page.has_more else None
+    if page.last_seq is not None:
+        return page.last_seq
+    if query.cursor is not None:
+        return query.cursor.seq
+    return None if query.offset else 0
 
 
-async def settled_before(query: PageQuery, sort: int, numbers: Numbers) -> int | None:
-    """The number below which no more rows appear, for `page_links`; to read before the page. None without a limit."""
-    return await numbers.settled() if _shows_newest(query, sort) else None
+def _first_seq(page: Page, settled: int | None) -> int:
+    """The number after which later rows come than those of the first page; 0 after an empty page.
+
+    Where rows may still appear below the first row, it is below them: on PostgreSQL rows of the last seconds may be
+    repeated, on SQLite none.
+    """
+    first = page.first_seq or 0
+    return first if settled is None else min(first, max(settled - 1, 0))
 
 
-def _shows_newest(query: PageQuery, sort: int) -> bool:
-    """Whether a page begins at the newest row."""
-    return sort != 1 and query.cursor is None and not query.offset
-
-
-async def _prev_link(
-    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, settled: int | None, numbers: Numbers
-) -> tuple[tuple[bytes, bytes], ...]:
-    """The link from the newest rows to later ones: the same filters, oldest first, after the first row.
+def _prev_link(path: str, query_string: bytes, cursor: bytes) -> bytes:
+    """The link from the newest rows to later ones: the same filters, oldest first, after `cursor`.
 
     Only a page that begins at the newest row has this link: with `sort=1`, `next` leads to later rows; after a cursor
-    or an offset, the link of the first page still holds. The link of an empty page leads to the first rows ever.
-
-    Following the link misses no row. Where rows may still appear below the first row, the cursor points below them, so
-    rows of the last seconds may be repeated on PostgreSQL, and none on SQLite.
+    or an offset, the link of the first page still holds.
     """
-    if not _shows_newest(query, sort) or len(query_string) > _KEPT_BYTES_MAX:
-        return ()
-    first = page.first_seq or 0
-    if settled is not None:
-        first = min(first, max(settled - 1, 0))
-    cursor = cursor_after(numbers.table, first, await numbers.epoch())
-    asked = _without_order(query_string)
-    return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
+    return b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), _without_order(query_string), cursor)
 
 
 def link_after(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
     """The `Link` header for the page after `cursor`, with the other parameters of `query_string`."""
+    return (b"link", _next_link(path, query_string, cursor))
+
+
+def _next_link(path: str, query_string: bytes, cursor: bytes) -> bytes:
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
-    return (b"link", b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor))
+    return b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor)
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)

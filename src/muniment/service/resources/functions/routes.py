@@ -23,8 +23,8 @@ from muniment.service.auth.caller import KeyCaller
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED
 from muniment.service.http.operation import operation
-from muniment.service.http.paging import check_cursor, page_links, settled_before
-from muniment.service.http.reply import JSON, Ready, Streamed
+from muniment.service.http.paging import answer_page
+from muniment.service.http.reply import Ready, Streamed
 from muniment.service.http.request import Request
 from muniment.service.http.uploads import FileDue, receive_files
 from muniment.service.resources.functions import gateway, store
@@ -116,11 +116,8 @@ async def list_functions(
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
-    await check_cursor(query.cursor, numbers)
-    settled = await settled_before(query, query.sort, numbers)
-    page = await store.search(reader, query, context.client(request))
-    links = await page_links("/functions", request.query, page, query, query.sort, settled, numbers)
-    return page.reply((JSON, *links))
+    client = context.client(request)
+    return await answer_page("/functions", request, query, numbers, lambda: store.search(reader, query, client))
 
 
 @operation(

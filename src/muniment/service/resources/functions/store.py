@@ -11,7 +11,7 @@ from msgspec import Meta
 from muniment.protocol.errors import VersionTaken
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import DAG_PB, Cid
-from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
+from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery
 from muniment.service.pins import queue as pins
 from muniment.service.storage.listing import Listed, Part, page_statements
 from muniment.service.storage.pages import read_page
@@ -38,7 +38,6 @@ class FunctionQuery(PageQuery, frozen=True):
         | None
     ) = None
     creator: Address | None = None
-    sort: Sort = -1
 
     @property
     def units(self) -> int:

@@ -11,7 +11,7 @@ from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.texts import ConfigSig, DeadlineBound
 from muniment.protocol.intents.types import FIRST, SECOND, Generation, IntentStatus
 from muniment.protocol.wire import TIMESTAMP_MS_MAX, UINT256_MAX
-from muniment.service.http.paging import PageQuery, Sort
+from muniment.service.http.paging import PageQuery
 from muniment.service.http.request import invalid_parameter
 
 _LISTED: Final[dict[str, Generation | None]] = {"1": FIRST, "2": SECOND, "all": None}
@@ -47,7 +47,6 @@ class IntentQuery(PageQuery, frozen=True):
     generation: Annotated[
         Literal["1", "2", "all"], Meta(description="The form of the intents: with one operation, with a list, or both")
     ] = "1"
-    sort: Sort = -1
 
     # Each has lists of its own.
     records_per_unit: ClassVar[int] = 5

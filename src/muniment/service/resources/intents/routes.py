@@ -24,7 +24,7 @@ from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED, TAGGED
 from muniment.service.http.operation import Operation, operation
-from muniment.service.http.paging import check_cursor, page_links, settled_before
+from muniment.service.http.paging import answer_page
 from muniment.service.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.service.http.request import Request
 from muniment.service.resources.intents import listing, recording, store
@@ -56,11 +56,8 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "intents")
-    await check_cursor(query.cursor, numbers)
-    settled = await settled_before(query, query.sort, numbers)
-    page = await listing.search(reader, query, moment, context.client(request))
-    links = await page_links("/intents", request.query, page, query, query.sort, settled, numbers)
-    return page.reply((JSON, *links))
+    client = context.client(request)
+    return await answer_page("/intents", request, query, numbers, lambda: listing.search(reader, query, moment, client))
 
 
 @operation(

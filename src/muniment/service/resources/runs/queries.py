@@ -11,7 +11,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.reasons import RunResult
 from muniment.protocol.runs.types import TRIGGER_SIGS_MAX
 from muniment.protocol.triggers.types import TimestampMs
-from muniment.service.http.paging import LIST_ELEMENTS_PER_UNIT, PageQuery, Sort
+from muniment.service.http.paging import LIST_ELEMENTS_PER_UNIT, PageQuery
 from muniment.service.http.request import invalid_parameter
 
 
@@ -33,7 +33,6 @@ class RunQuery(PageQuery, frozen=True):
     result: RunResult | None = None
     created_after: Annotated[TimestampMs, Meta(description="Only later ones (exclusive)")] | None = None
     created_before: Annotated[TimestampMs, Meta(description="Only earlier ones (inclusive)")] | None = None
-    sort: Sort = -1
 
     # Each is put together from its record, its outputs and the records of operators.
     records_per_unit: ClassVar[int] = 2

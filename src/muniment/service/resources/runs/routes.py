@@ -17,7 +17,7 @@ from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED, TAGGED
 from muniment.service.http.operation import Operation, operation
-from muniment.service.http.paging import check_cursor, page_links, settled_before
+from muniment.service.http.paging import answer_page
 from muniment.service.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.service.http.request import Request
 from muniment.service.resources.runs import listing, recording, store
@@ -49,11 +49,8 @@ async def list_runs(context: Context, request: Request, query: RunQuery) -> Read
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "runs")
-    await check_cursor(query.cursor, numbers)
-    settled = await settled_before(query, query.sort, numbers)
-    page = await listing.search(reader, query, context.client(request))
-    links = await page_links("/executions", request.query, page, query, query.sort, settled, numbers)
-    return page.reply((JSON, *links))
+    client = context.client(request)
+    return await answer_page("/executions", request, query, numbers, lambda: listing.search(reader, query, client))
 
 
 @operation(

@@ -16,7 +16,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import BundleCid
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
-from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
+from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery
 from muniment.service.resources.triggers.store import EARLY, ENDED
 from muniment.service.storage.listing import NOW, Listed, Part, at_time, page_statements
 from muniment.service.storage.pages import PageStatements, read_page
@@ -40,7 +40,6 @@ class TriggerQuery(PageQuery, frozen=True):
     )
     created_after: Annotated[TimestampMs, Meta(description="Only later ones (exclusive)")] | None = None
     created_before: Annotated[TimestampMs, Meta(description="Only earlier ones (inclusive)")] | None = None
-    sort: Sort = -1
 
     @property
     def units(self) -> int:

@@ -51,7 +51,7 @@ from muniment.protocol.wire import decode_text, encode, iso_time
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED, TAGGED
 from muniment.service.http.operation import operation
-from muniment.service.http.paging import check_cursor, page_links, settled_before
+from muniment.service.http.paging import answer_page
 from muniment.service.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.service.http.request import Request
 from muniment.service.resources.triggers import store
@@ -150,11 +150,10 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "triggers")
-    await check_cursor(query.cursor, numbers)
-    settled = await settled_before(query, query.sort, numbers)
-    page = await search(reader, query, context.now_ms(), context.client(request))
-    links = await page_links("/triggers", request.query, page, query, query.sort, settled, numbers)
-    return page.reply((JSON, *links))
+    client = context.client(request)
+    return await answer_page(
+        "/triggers", request, query, numbers, lambda: search(reader, query, context.now_ms(), client)
+    )
 
 
 @operation(
