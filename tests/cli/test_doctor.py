@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 from contextlib import closing
 from ipaddress import ip_address
 from pathlib import Path
@@ -182,16 +181,19 @@ def test_it_changes_no_record_and_makes_no_file(data: Path) -> None:
 def test_a_check_that_hangs_is_named_and_what_was_found_until_then_is_kept(data: Path) -> None:
     (data / "secrets").unlink()
     os.mkfifo(data / "secrets")  # the check of the secrets waits for a writer
-    began = time.monotonic()
-    findings, is_over = examine(Examined(Settings(data_dir=data)), seconds_max=2)
-    os.close(os.open(data / "secrets", os.O_WRONLY | os.O_NONBLOCK))  # ends the thread of the check
-    assert (time.monotonic() - began < 60, is_over) == (True, False)
-    found = {each.check: each for each in findings}
-    assert found["secrets"].message.startswith(
-        "the check did not end within 2 s, and these checks did not run: data directory, proxies, "
-    )
-    assert {"libraries", "database", "signature", "blocks"} <= found.keys()
-    assert "fsync" not in found
+    others = {"libraries", "database", "signature", "blocks"}
+    for seconds in (2, 10, 60):  # a busy machine needs more of them for the other checks
+        findings, is_over = examine(Examined(Settings(data_dir=data)), seconds_max=seconds)
+        os.close(os.open(data / "secrets", os.O_WRONLY | os.O_NONBLOCK))  # ends the thread of the check
+        assert not is_over
+        found = {each.check: each for each in findings}
+        assert found["secrets"].message.startswith(
+            f"the check did not end within {seconds} s, and these checks did not run: data directory, proxies, "
+        )
+        assert "fsync" not in found
+        if others <= found.keys():
+            return
+    assert others <= found.keys()
 
 
 def test_a_mistake_in_a_check_is_a_finding_and_the_others_go_on(data: Path) -> None:

@@ -25,6 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from patient_doctor import wait_for_checks
+
 MESSAGE_BYTES_MAX = 1 << 20
 # What commands load when they are called, so that the process that forks has it already.
 _LOADED = (
@@ -187,6 +189,7 @@ def main() -> None:
         for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
             with suppress(ImportError):  # the library of an extra that is not installed
                 importlib.import_module(module.name)
+    wait_for_checks()
     gc.freeze()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
