@@ -14,6 +14,7 @@ from muniment.protocol.ipfs.cid import DAG_PB, Cid
 from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery
 from muniment.service.pins import queue as pins
 from muniment.service.storage.listing import Listed, Part, page_statements
+from muniment.service.storage.ordered import OrderedRows
 from muniment.service.storage.pages import read_page
 from muniment.service.storage.scopes import has_row_after, scope
 from muniment.service.storage.sql import Condition, placeholders
@@ -128,38 +129,10 @@ class Joined(NamedTuple):
     joined_at_ms: int
 
 
-# The last number of a creator.
-LAST_JOINED: Final = "SELECT coalesce(max(seq), 0) FROM function_creators"
-# The number of the creator at an offset from a number.
-NTH_JOINED: Final = "SELECT seq FROM function_creators WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
-
-
-async def read_joined(database: Reader, after: int, before: int, limit: int) -> list[Joined]:
-    """Creators with numbers between `after` and `before`, both not included, in the order of commits."""
-    rows = await database.fetch(
-        """SELECT c.seq, c.creator, f.record, c.joined_at_ms
-           FROM function_creators c JOIN functions f ON f.seq = c.function_seq
-           WHERE c.seq > ? AND c.seq < ? ORDER BY c.seq LIMIT ?""",
-        (after, before, limit),
-    )
-    return [Joined(*row) for row in rows]
-
-
-async def find_joined(database: Reader, digest: bytes, creator: bytes) -> Joined | None:
-    """The upload of this wallet of the function whose root block has this digest."""
-    row = await database.fetch_one(
-        """SELECT c.seq, c.creator, f.record, c.joined_at_ms
-           FROM functions f JOIN function_creators c ON c.function_seq = f.seq
-           WHERE f.digest = ? AND c.creator = ?""",
-        (digest, creator),
-    )
-    return Joined(*row) if row else None
-
-
-async def count_joined(database: Reader, first: int, before: int) -> int:
-    """The count of creators with numbers from `first` to below `before`."""
-    sql = "SELECT count(*) FROM function_creators WHERE seq >= ? AND seq < ?"
-    return (await database.fetch(sql, (first, before)))[0][0]
+JOINED: Final = OrderedRows(
+    Joined, "function_creators", "creator, record, joined_at_ms",
+    joined=" JOIN functions ON functions.seq = function_creators.function_seq",
+)  # fmt: skip
 
 
 def table_of_numbers(query: FunctionQuery) -> LiteralString:

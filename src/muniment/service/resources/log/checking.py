@@ -6,7 +6,7 @@ Otherwise a flipped bit on a disk or in memory would be signed, which has ended 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, LiteralString
+from typing import TYPE_CHECKING
 
 from muniment.protocol.log.checkpoints import Checkpoint, parse_checkpoint
 from muniment.protocol.log.fields import HASH_BYTES, SIZE_MAX
@@ -21,12 +21,10 @@ from muniment.protocol.log.tiles import (
     unpacked,
 )
 from muniment.protocol.log.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
-from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log import store
-from muniment.service.resources.log.facts import COUNT
+from muniment.service.resources.log.facts import SOURCES
 from muniment.service.resources.log.mark import read_mark
-from muniment.service.resources.log.store import DEACTIVATION, FUNCTION, KINDS, TRIGGER, Checked
-from muniment.service.resources.triggers import store as triggers
+from muniment.service.resources.log.store import KINDS, Checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,12 +33,6 @@ if TYPE_CHECKING:
     from muniment.service.context import Context
     from muniment.service.resources.log.store import Epoch
     from muniment.service.storage.database import Reader
-
-
-_NTH: Final[dict[int, LiteralString]] = {
-    FUNCTION: functions.NTH_JOINED, TRIGGER: triggers.NTH_REGISTERED, DEACTIVATION: triggers.NTH_ENDED,
-}  # fmt: skip
-_NAMES: Final = {FUNCTION: "functions", TRIGGER: "triggers", DEACTIVATION: "deactivations"}
 
 
 async def check(context: Context, epoch: Epoch, *, since: int, known: Iterable[Checkpoint] = ()) -> Checked:
@@ -139,9 +131,11 @@ async def _check_cursors(database: Reader, epoch: Epoch) -> None:
         if run is None:
             is_right = after == begun[kind]
         else:
-            is_right = await COUNT[kind](database, run.first_seq, min(after, SIZE_MAX - 1) + 1) == run.count
+            is_right = (
+                await SOURCES[kind].rows.count(database, run.first_seq, min(after, SIZE_MAX - 1) + 1) == run.count
+            )
         if not is_right:
-            raise ValueError(f"the log does not continue with the {_NAMES[kind]} after its last entries")
+            raise ValueError(f"the log does not continue with the {SOURCES[kind].name} after its last entries")
 
 
 async def signed_cursors(database: Reader, epoch: Epoch, size: int) -> dict[int, int]:
@@ -157,9 +151,10 @@ async def signed_cursors(database: Reader, epoch: Epoch, size: int) -> dict[int,
             continue
         signed = min(run.count, size - run.first_index)
         count = await store.count_runs_before(database, epoch.epoch, kind, run.first_index) + signed
-        rows = await database.fetch(_NTH[kind], (run.first_seq, max(signed - 1, 0)))
-        if rows and await COUNT[kind](database, begun + 1, rows[0][0] + 1) == count:
-            found[kind] = rows[0][0]
+        rows = SOURCES[kind].rows
+        last = await rows.seq_at(database, run.first_seq, max(signed - 1, 0))
+        if last is not None and await rows.count(database, begun + 1, last + 1) == count:
+            found[kind] = last
     return found
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log.store import DEACTIVATION, FUNCTION, TRIGGER
 from muniment.service.resources.triggers import store as triggers
 from muniment.service.resources.triggers.store import split_sigs
+from muniment.service.storage.ordered import OrderedRows
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Reader
@@ -61,14 +62,6 @@ _FUNCTION_RECORD: Final = msgspec.json.Decoder(_FunctionRecord)
 _TRIGGER_RECORD: Final = msgspec.json.Decoder(_TriggerRecord)
 
 
-async def last_numbers(database: Reader) -> dict[int, int]:
-    """The last number of each kind of fact."""
-    statements: dict[int, LiteralString] = {
-        FUNCTION: functions.LAST_JOINED, TRIGGER: triggers.LAST_REGISTERED, DEACTIVATION: triggers.LAST_ENDED,
-    }  # fmt: skip
-    return {kind: (await database.fetch(sql))[0][0] for kind, sql in statements.items()}
-
-
 async def read_waiting(
     database: Reader, after: Mapping[int, int], before: Mapping[int, int], until_ms: int, room: int
 ) -> list[Waiting]:
@@ -78,12 +71,12 @@ async def read_waiting(
     is later than `until_ms`. Raises `ValueError` for a fact that an entry cannot express.
     """
     found = list[Waiting]()
-    for kind, read in _READ.items():
+    for kind, source in SOURCES.items():
         at = after[kind]
         while len(found) < room:
             limit = min(_ROWS_PER_READ, room - len(found))
-            rows = await read(database, at, before[kind], limit)
-            due = takewhile(lambda fact: fact.created_at_ms <= until_ms, map(_ENTRY[kind], rows))
+            rows = await source.rows.read(database, at, before[kind], limit)
+            due = takewhile(lambda fact: fact.created_at_ms <= until_ms, map(source.entry, rows))
             found += (kept := list(due))
             if len(kept) < limit:
                 break
@@ -119,13 +112,16 @@ def deactivation_entry(row: triggers.Ended) -> Waiting:
     return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data, row.created_at_ms)
 
 
-# Counts the facts of a kind with numbers from the first on and below the second.
-COUNT: Final[Mapping[int, Callable[[Reader, int, int], Awaitable[int]]]] = {
-    FUNCTION: functions.count_joined, TRIGGER: triggers.count_registered, DEACTIVATION: triggers.count_ended,
-}  # fmt: skip
-_READ: Final[dict[int, Callable[[Reader, int, int, int], Awaitable[list[Any]]]]] = {
-    FUNCTION: functions.read_joined, TRIGGER: triggers.read_registered, DEACTIVATION: triggers.read_ended,
-}  # fmt: skip
-_ENTRY: Final[dict[int, Callable[[Any], Waiting]]] = {
-    FUNCTION: function_entry, TRIGGER: trigger_entry, DEACTIVATION: deactivation_entry,
-}  # fmt: skip
+class Source(NamedTuple):
+    """The rows that become facts of a kind, the entry of each, and the name of the kind."""
+
+    name: str
+    rows: OrderedRows[Any]
+    entry: Callable[[Any], Waiting]
+
+
+SOURCES: Final[Mapping[int, Source]] = {
+    FUNCTION: Source("functions", functions.JOINED, function_entry),
+    TRIGGER: Source("triggers", triggers.REGISTERED, trigger_entry),
+    DEACTIVATION: Source("deactivations", triggers.DEACTIVATED, deactivation_entry),
+}

@@ -18,7 +18,7 @@ from muniment.protocol.log.tiles import EMPTY, grow
 from muniment.protocol.wire import iso_time
 from muniment.service.resources.log import store
 from muniment.service.resources.log.checking import signed_cursors
-from muniment.service.resources.log.facts import last_numbers
+from muniment.service.resources.log.facts import SOURCES
 from muniment.service.resources.log.mark import Mark, claim_place, read_mark
 from muniment.service.resources.log.store import KINDS, Epoch
 
@@ -153,7 +153,8 @@ async def begin_epoch(
     key, time_key = (each.verifier for each in keys)
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.name, key.text, _previous(before, mark), reason, iso_time(now_ms), time_key.text)
-    edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
+    edge = grow(EMPTY, [fact.data]).edge
+    old = {kind: await source.rows.last_seq(context.database) for kind, source in SOURCES.items()}
     after = await signed_cursors(context.database, before, _shown_size(before)) if before else dict.fromkeys(KINDS, 0)
     new = Epoch(
         epoch=number, origin=key.name, vkeys=f"{key.text}\n{time_key.text}",

@@ -15,14 +15,13 @@ from muniment.protocol.log.entries import CloseFact, parse_entry
 from muniment.protocol.log.notes import keys_of_log, parse_note, parse_verifier_key
 from muniment.protocol.log.tiles import ENTRIES, WIDTH, grow, split_entries, unpacked
 from muniment.protocol.wire import Record, iso_time
-from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log import opening, store
 from muniment.service.resources.log.checking import check
+from muniment.service.resources.log.facts import SOURCES
 from muniment.service.resources.log.integrator import Integrator
 from muniment.service.resources.log.mark import raise_mark, read_mark
-from muniment.service.resources.log.store import DEACTIVATION, FUNCTION, TRIGGER, Batch, Epoch
+from muniment.service.resources.log.store import Batch, Epoch
 from muniment.service.resources.log.witnesses import known_checkpoints, read_policy
-from muniment.service.resources.triggers import store as triggers
 
 if TYPE_CHECKING:
     from muniment.protocol.log.notes import VerifierKey
@@ -249,11 +248,9 @@ async def look(context: Context) -> LogState:
 
 
 async def _waiting(database: Reader, epoch: Epoch) -> dict[str, int]:
-    end = 2**63 - 1
     return {
-        "functions": await functions.count_joined(database, epoch.after[FUNCTION] + 1, end),
-        "triggers": await triggers.count_registered(database, epoch.after[TRIGGER] + 1, end),
-        "deactivations": await triggers.count_ended(database, epoch.after[DEACTIVATION] + 1, end),
+        source.name: await source.rows.count(database, epoch.after[kind] + 1, 2**63 - 1)
+        for kind, source in SOURCES.items()
     }
 
 

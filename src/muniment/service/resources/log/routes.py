@@ -33,7 +33,7 @@ from muniment.service.http.request import Request
 from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log import store
 from muniment.service.resources.log.facts import (
-    COUNT,
+    SOURCES,
     Waiting,
     deactivation_entry,
     function_entry,
@@ -223,7 +223,7 @@ async def get_trigger_proof(context: Context, tail: Tail, request: Request, sig:
     """
     require_log(context)
     reader = context.reader_for(request)
-    row = await triggers.find_registered(reader, sig)
+    row = await triggers.REGISTERED.find(reader, "sig = ?", sig.raw)
     if row is None:
         raise TriggerNotFound("no trigger is registered under this signature")
     return await _proof(context, tail, reader, trigger_entry(row))
@@ -246,7 +246,7 @@ async def get_function_proof(
     if record is None:
         raise FunctionNotFound("no function is registered under this CID")
     creator = query.creator or Address.parse(_CREATOR.decode(record).creator)
-    row = await functions.find_joined(reader, cid.digest, creator.raw)
+    row = await functions.JOINED.find(reader, "digest = ? AND creator = ?", cid.digest, creator.raw)
     if row is None:
         raise FunctionNotFound("this wallet has not deployed the function")
     return await _proof(context, tail, reader, function_entry(row))
@@ -263,7 +263,7 @@ async def get_deactivation_proof(context: Context, tail: Tail, request: Request,
     """
     require_log(context)
     reader = context.reader_for(request)
-    row = await triggers.find_ended(reader, signature)
+    row = await triggers.DEACTIVATED.find(reader, "signature = ?", signature.raw)
     if row is None:
         raise NothingDeactivated("no deactivation is recorded under this signature")
     return await _proof(context, tail, reader, deactivation_entry(row))
@@ -303,7 +303,7 @@ async def _place(reader: Reader, fact: Waiting) -> _Place | None:
     run = await store.find_run(reader, epoch.epoch, fact.kind, fact.seq)
     if run is None:
         return None
-    index = run.first_index + await COUNT[fact.kind](reader, run.first_seq, fact.seq)
+    index = run.first_index + await SOURCES[fact.kind].rows.count(reader, run.first_seq, fact.seq)
     return _Place(epoch, epoch.note, index) if index < epoch.note_size else None
 
 

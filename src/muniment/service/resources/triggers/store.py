@@ -15,6 +15,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.types import DeactivationForm
 from muniment.service.storage.database import InsertOnce, Made
 from muniment.service.storage.dating import date_row, usual_time
+from muniment.service.storage.ordered import OrderedRows
 from muniment.service.storage.sql import SWEPT_PER_BATCH, placeholders
 
 if TYPE_CHECKING:
@@ -44,62 +45,8 @@ class Ended(NamedTuple):
     created_at_ms: int
 
 
-# The last numbers of both.
-LAST_REGISTERED: Final = "SELECT coalesce(max(seq), 0) FROM triggers"
-LAST_ENDED: Final = "SELECT coalesce(max(seq), 0) FROM deactivations"
-# The number of the trigger, or of the deactivation, at an offset from a number.
-NTH_REGISTERED: Final = "SELECT seq FROM triggers WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
-NTH_ENDED: Final = "SELECT seq FROM deactivations WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
-
-
-async def read_registered(database: Reader, after: int, before: int, limit: int) -> list[Registered]:
-    """Triggers with numbers between `after` and `before`, both not included, in the order of commits."""
-    rows = await database.fetch(
-        """SELECT seq, sig, signer, digest, protocol, record FROM triggers
-           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
-        (after, before, limit),
-    )
-    return [Registered(*row) for row in rows]
-
-
-async def read_ended(database: Reader, after: int, before: int, limit: int) -> list[Ended]:
-    """Deactivations, likewise."""
-    rows = await database.fetch(
-        """SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations
-           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
-        (after, before, limit),
-    )
-    return [Ended(*row) for row in rows]
-
-
-async def find_registered(database: Reader, sig: Signature) -> Registered | None:
-    """The trigger with this signature."""
-    row = await database.fetch_one(
-        "SELECT seq, sig, signer, digest, protocol, record FROM triggers WHERE sig = ?", (sig.raw,)
-    )
-    return Registered(*row) if row else None
-
-
-async def find_ended(database: Reader, signature: Signature) -> Ended | None:
-    """The deactivation with this signature."""
-    row = await database.fetch_one(
-        "SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations WHERE signature = ?",
-        (signature.raw,),
-    )
-    return Ended(*row) if row else None
-
-
-async def count_registered(database: Reader, first: int, before: int) -> int:
-    """The count of triggers with numbers from `first` to below `before`."""
-    sql = "SELECT count(*) FROM triggers WHERE seq >= ? AND seq < ?"
-    return (await database.fetch(sql, (first, before)))[0][0]
-
-
-async def count_ended(database: Reader, first: int, before: int) -> int:
-    """The count of deactivations, likewise."""
-    sql = "SELECT count(*) FROM deactivations WHERE seq >= ? AND seq < ?"
-    return (await database.fetch(sql, (first, before)))[0][0]
-
+REGISTERED: Final = OrderedRows(Registered, "triggers", "sig, signer, digest, protocol, record")
+DEACTIVATED: Final = OrderedRows(Ended, "deactivations", "signature, signer, protocol, trigger_sigs, created_at_ms")
 
 # Triggers that ended after the last sweep: few, with an index of their own.
 ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
