@@ -25,7 +25,7 @@ Object.defineProperty(document, "hidden", { get: () => window.testHidden });
 
 @asynccontextmanager
 async def looking(window: Window, path: str) -> AsyncGenerator[tuple[Page, Watch]]:
-    """A page whose timers stand still until the test moves them, and that a test can hide."""
+    """A page whose timers a test can move forward, and that it can hide. They also go on by themselves."""
     async with watched(window) as (page, watch), await page.add_init_script(_HIDDEN):
         await page.clock.install()
         await page.goto(path)
@@ -135,10 +135,10 @@ async def test_an_intent_tells_that_it_has_changed_and_then_asks_no_more(window:
         intent = await operator.recorded(IntentDraft(908, FAR_DEADLINE))
         async with looking(window, f"console/intents/{intent}") as (page, watch):
             answers = page_answers(page, f"/intents/{intent}")
-            await page.clock.run_for(7_000)
-            await page.wait_for_load_state("networkidle")
+            async with page.expect_response(lambda each: each.url == f"{registry.url}/intents/{intent}"):
+                await page.clock.run_for(7_000)
             await expect(page.locator("#changed")).to_be_empty()
-            assert answers == [304]
+            assert set(answers) == {304}
             before = await places(page)
             await operator.move(intent, "enqueued")
             await page.clock.run_for(7_000)
@@ -147,7 +147,7 @@ async def test_an_intent_tells_that_it_has_changed_and_then_asks_no_more(window:
             assert await places(page) == before
             assert await violations(page) == []
             await page.clock.run_for(60_000)
-            assert answers == [304, 200]
+            assert answers == [304] * (len(answers) - 1) + [200]
             await show.click()
             await expect(page.locator(".life")).to_contain_text("enqueued")
         await operator.move(intent, "discarded")
