@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from muniment.protocol.errors import Refusal
+import msgspec
+from msgspec import Meta
+
 from muniment.protocol.evm.address import Address
+from muniment.protocol.wire import decode_text
 
-_T = TypeVar("_T")
-
+T = TypeVar("T")
 # Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
 MULTICALL3: Final = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
 # The address under which the coin of a chain is listed with its tokens.
 NATIVE: Final = Address("0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE")
-_CHAIN_ID_MAX: Final = 2**53 - 1
-_DECIMALS_MAX: Final = 255
-# Blocks: a chain of one block a millisecond would need 285,000 years for more.
-_BLOCK_MAX: Final = 2**53 - 1
-_CONFIRMATIONS_MAX: Final = 10_000
-_BLOCK_TAGS: Final = ("latest", "safe", "finalized")
+_Text = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +37,22 @@ class Chain:
     or URLs in addition to the packaged list. RPC URLs carry keys: they are never shown.
     """
 
-    id: int
-    name: str
+    id: Annotated[int, Meta(ge=1, le=2**53 - 1)]
+    name: _Text
     rpc_urls: tuple[str, ...] = field(default=(), repr=False)
     settlers: tuple[Address, ...] = ()
     proposal_signers: tuple[Address, ...] = ()
-    settler_block: int | None = None
-    confirmations: int | None = None
+    # A chain of one block a millisecond would need 285,000 years for more.
+    settler_block: Annotated[int, Meta(ge=0, le=2**53 - 1)] | None = None
+    confirmations: Annotated[int, Meta(ge=0, le=10_000)] | None = None
     multicall3: Address = MULTICALL3
-    native_symbol: str = "ETH"
-    native_decimals: int = 18
-    native_logo: str | None = None
-    token_lists: tuple[str, ...] = ()
+    native_symbol: _Text = "ETH"
+    native_decimals: Annotated[int, Meta(ge=0, le=255)] = 18
+    native_logo: _Text | None = None
+    token_lists: tuple[_Text, ...] = ()
     feeds: Mapping[Address, tuple[Address, int]] = field(default_factory=lambda: MappingProxyType({}))
-    price_slug: str | None = None
-    block_tag: str = "latest"
+    price_slug: _Text | None = None
+    block_tag: Annotated[str, Meta(pattern=r"^(latest|safe|finalized)\Z")] = "latest"
     explorer_url: str | None = None
 
     @property
@@ -126,12 +124,16 @@ def load_chains(file: Path | str | None) -> Mapping[int, Chain]:
         raise ValueError(f"{path}: {error}") from None
 
 
+class _Feed(msgspec.Struct, forbid_unknown_fields=True):
+    feed: Address
+    heartbeat: Annotated[int, Meta(ge=1, le=30 * 86_400)]
+
+
 def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chain]:
     for name in document.keys() - {"chains"}:
         raise ValueError(f"{name} is unknown; chains are [[chains]] tables")
     chains, given = dict(CATALOGUE), set[int]()
-    tables: list[dict[str, Any]] = _items(document.get("chains", []), dict, "chains")
-    for number, table in enumerate(tables):
+    for number, table in enumerate(_read(document.get("chains", []), list[dict[str, Any]], "chains")):
         chain = _merged(chains, table, f"chains[{number}]", directory)
         if chain.id in given:
             raise ValueError(f"chains[{number}].id: chain {chain.id} is given twice")
@@ -141,122 +143,66 @@ def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chai
 
 
 def _merged(known: Mapping[int, Chain], table: dict[str, Any], where: str, directory: Path) -> Chain:
-    for name in table.keys() - _MEMBERS.keys() - {"id"}:
-        raise ValueError(f"{where}.{name}: unknown member")
-    chain_id = _integer(table.get("id"), 1, _CHAIN_ID_MAX, f"{where}.id")
-    members = {name: _MEMBERS[name](value, f"{where}.{name}") for name, value in table.items() if name != "id"}
-    if "settler" in members:
-        if "settlers" in members:
+    if "settler" in table:
+        if "settlers" in table:
             raise ValueError(f"{where}.settler: settler and settlers are both given: use one of them")
-        members["settlers"] = (members.pop("settler"),)
-    if "token_lists" in members:
-        members["token_lists"] = tuple(_beside(directory, entry) for entry in members["token_lists"])
-    if chain_id in known:
-        return replace(known[chain_id], **members)
-    if "name" not in members:
+        table["settlers"] = [_read(table.pop("settler"), Address, f"{where}.settler")]
+    for name in table.keys() - {each.name for each in fields(Chain)}:
+        raise ValueError(f"{where}.{name}: unknown member")
+    feeds = _feeds(_read(table.get("feeds", {}), dict[str, Any], f"{where}.feeds"), f"{where}.feeds")
+    # The file may leave the name out for a chain of the catalogue.
+    given = _read({"name": "unknown", **table, "feeds": {}}, Chain, where)
+    if given.id not in known and "name" not in table:
         raise ValueError(f"{where}.name: a chain that is not in the catalogue needs a name")
-    return Chain(chain_id, **members)
+    for name, addresses in (("settlers", given.settlers), ("proposal_signers", given.proposal_signers)):
+        if len(set(addresses)) != len(addresses):
+            raise ValueError(f"{where}.{name}: an address is given twice")
+    for place, url in enumerate(given.rpc_urls):
+        _check_url(url, f"{where}.rpc_urls[{place}]")
+    given = replace(
+        given, feeds=feeds, token_lists=tuple(_beside(directory, entry) for entry in given.token_lists),
+        explorer_url=given.explorer_url and _explorer_url(given.explorer_url, f"{where}.explorer_url"),
+    )  # fmt: skip
+    return replace(known.get(given.id, given), **{name: getattr(given, name) for name in table})
 
 
 def _beside(directory: Path, entry: str) -> str:
     return entry if entry.startswith(("http://", "https://")) else str(directory / entry)
 
 
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError(f"{where}: expected text")
-    return value
-
-
-def _integer(value: object, low: int, high: int, where: str) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise ValueError(f"{where}: expected an integer from {low} to {high}")
-    return value
-
-
-def _address(value: object, where: str) -> Address:
-    try:
-        return Address.parse(_text(value, where))
-    except Refusal as error:
-        raise ValueError(f"{where}: {error.detail}") from None
-
-
-def _addresses(value: object, where: str) -> tuple[Address, ...]:
-    found = tuple(_address(each, f"{where}[{place}]") for place, each in enumerate(_items(value, str, where)))
-    if len(set(found)) != len(found):
-        raise ValueError(f"{where}: an address is given twice")
-    return found
-
-
-def _url(value: object, where: str) -> str:
+def _check_url(url: str, where: str) -> None:
     """Raises `ValueError` without the URL, which may hold a key."""
-    text = _text(value, where)
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(url)
         well_formed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         well_formed = False
-    if not well_formed:
+    if not well_formed or "\0" in url:
         raise ValueError(f"{where}: expected an http or https URL")
-    return text
 
 
-def _explorer_url(value: object, where: str) -> str:
+def _explorer_url(url: str, where: str) -> str:
     """A URL to which paths can be added: without a query, a fragment and a user name, which would stand in links."""
-    url = _url(value, where)
+    _check_url(url, where)
     parts = urlsplit(url)
     if parts.query or parts.fragment or parts.username is not None or url.endswith(("?", "#")):
         raise ValueError(f"{where}: expected a URL without a user name, a query and a fragment")
     return url.rstrip("/")
 
 
-def _items(value: object, kind: type[_T], where: str) -> list[_T]:
-    if not isinstance(value, list):
-        raise ValueError(f"{where}: expected a list")  # noqa: TRY004 - a fault of the file, reported as ValueError
-    items = cast("list[object]", value)
-    if not all(isinstance(item, kind) for item in items):
-        raise ValueError(f"{where}: expected a list of {'tables' if kind is dict else 'texts'}")
-    return cast("list[_T]", items)
-
-
-def _block_tag(value: object, where: str) -> str:
-    if value not in _BLOCK_TAGS:
-        raise ValueError(f"{where}: expected one of {', '.join(_BLOCK_TAGS)}")
-    return cast("str", value)
-
-
-def _feeds(value: object, where: str) -> Mapping[Address, tuple[Address, int]]:
+def _feeds(given: dict[str, Any], where: str) -> Mapping[Address, tuple[Address, int]]:
     """Tables `"0x… (token)" = {feed = "0x…", heartbeat = 3600}`."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: expected a table")  # noqa: TRY004 - a fault of the file, reported as ValueError
     feeds: dict[Address, tuple[Address, int]] = {}
-    for token, entry in cast("dict[str, object]", value).items():
-        at = f"{where}.{token}"
-        if not isinstance(entry, dict) or set(cast("dict[str, Any]", entry)) != {"feed", "heartbeat"}:
-            raise ValueError(f"{at}: expected a table of feed and heartbeat")
-        table = cast("dict[str, Any]", entry)
-        heartbeat = _integer(table["heartbeat"], 1, 30 * 86_400, f"{at}.heartbeat")
-        feeds[_address(token, at)] = (_address(table["feed"], f"{at}.feed"), heartbeat)
+    for token, table in given.items():
+        entry = _read(table, _Feed, f"{where}.{token}")
+        feeds[_read(token, Address, f"{where}.{token}")] = (entry.feed, entry.heartbeat)
     return MappingProxyType(feeds)
 
 
-_MEMBERS: Final[Mapping[str, Callable[[object, str], Any]]] = MappingProxyType(
-    {
-        "name": _text,
-        "rpc_urls": lambda value, where: tuple(_url(url, where) for url in _items(value, str, where)),
-        "settler": _address,
-        "settlers": _addresses,
-        "proposal_signers": _addresses,
-        "settler_block": lambda value, where: _integer(value, 0, _BLOCK_MAX, where),
-        "confirmations": lambda value, where: _integer(value, 0, _CONFIRMATIONS_MAX, where),
-        "multicall3": _address,
-        "native_symbol": _text,
-        "native_decimals": lambda value, where: _integer(value, 0, _DECIMALS_MAX, where),
-        "native_logo": _text,
-        "token_lists": lambda value, where: tuple(_text(entry, where) for entry in _items(value, str, where)),
-        "feeds": _feeds,
-        "price_slug": _text,
-        "block_tag": _block_tag,
-        "explorer_url": _explorer_url,
-    }
-)
+def _read(value: object, kind: type[T], where: str) -> T:
+    """`value` as a `kind`. Raises `ValueError` with the place of a wrong member in the file."""
+    try:
+        return msgspec.convert(value, kind, dec_hook=decode_text)
+    except msgspec.ValidationError as error:
+        detail, _, path = str(error).rpartition(" - at `$")
+        raise ValueError(f"{where}{path.rstrip('`')}: {detail}" if detail else f"{where}: {path}") from None
