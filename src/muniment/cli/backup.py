@@ -30,9 +30,9 @@ def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: obje
     from muniment.operate.backup import backup as make_backup
 
     settings = registry_of(config, **flags)
-    with output.errors_on_one_line(), output.progress_bars() as on_progress:
+    with output.progress_bars() as on_progress:
         summary = make_backup(settings, directory, on_progress=on_progress, on_finding=output.print_note)
-    output.print_summary(summary, as_json=as_json)
+    output.print_result(summary, str(summary), as_json=as_json)
 
 
 @click.command()
@@ -53,15 +53,14 @@ def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_jso
     from muniment.operate.restore import restore as restore_backup
 
     settings = settings_of(config, **flags)
-    with output.errors_on_one_line():
-        if rotate is None and not sys.stdin.isatty():
-            raise ValueError("give --rotate to end every earlier API key, token and nonce, or --no-rotate to keep them")
-        with output.progress_bars() as on_progress:
-            summary = restore_backup(
-                settings, directory,
-                rotate=rotate, wants_rotation=_wants_rotation, on_progress=on_progress, on_finding=output.print_note,
-            )  # fmt: skip
-    output.print_summary(summary, as_json=as_json)
+    if rotate is None and not sys.stdin.isatty():
+        raise ValueError("give --rotate to end every earlier API key, token and nonce, or --no-rotate to keep them")
+    with output.progress_bars() as on_progress:
+        summary = restore_backup(
+            settings, directory,
+            rotate=rotate, wants_rotation=_wants_rotation, on_progress=on_progress, on_finding=output.print_note,
+        )  # fmt: skip
+    output.print_result(summary, str(summary), as_json=as_json)
 
 
 def _wants_rotation() -> bool:

@@ -6,18 +6,22 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from muniment.cli import output
 from muniment.cli.options import (
     common_options,
+    in_database,
     json_option,
     json_summary_option,
-    registry_of,
     require_database,
     settings_of,
 )
+
+if TYPE_CHECKING:
+    from muniment.service.pins.queue import Pin
 
 
 @click.group()
@@ -41,16 +45,15 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
 
     settings = settings_of(config, **flags)
     stop = output.StopRequest(signals=(signal.SIGINT,), ends_at_second=True)
-    with output.errors_on_one_line():
-        if not source.startswith("file:"):
-            require_database(source, settings)
-        with stop.listening(), output.progress_bars(shows_count=True) as draw:
-            summary = copy(
-                settings, source, target,
-                on_progress=partial(draw, "blocks") if output.shows_progress() else None,
-                on_finding=output.print_note, is_stopping=stop.is_made,
-            )  # fmt: skip
-    output.print_summary(summary, as_json=as_json)
+    if not source.startswith("file:"):
+        require_database(source, settings)
+    with stop.listening(), output.progress_bars(shows_count=True) as draw:
+        summary = copy(
+            settings, source, target,
+            on_progress=partial(draw, "blocks") if output.shows_progress() else None,
+            on_finding=output.print_note, is_stopping=stop.is_made,
+        )  # fmt: skip
+    output.print_result(summary, str(summary), as_json=as_json)
     raise SystemExit(stop.status if summary.interrupted else int(summary.damaged > 0))
 
 
@@ -66,32 +69,20 @@ def pins() -> None:
 @json_option
 def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
     """Print the waiting bundles, the longest wait first: CID, failures and last reason."""
-    from muniment.operate import databases
     from muniment.protocol.wire import iso_time
     from muniment.service.pins import queue
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        found = databases.run(settings, lambda db: queue.listed(db, is_pinned=is_pinned, limit=limit))
-    if as_json:
-        output.print_json([
-            {
-                "cid": pin.cid, "state": "taken" if pin.is_taken else "pinned" if is_pinned else "waiting",
-                "since": iso_time(pin.waits_since_ms if pin.pinned_at_ms is None else pin.pinned_at_ms),
-                "due": iso_time(pin.due_at_ms) if pin.pinned_at_ms is None else None,
-                "failures": pin.failures, "error": pin.error,
-            }
-            for pin in found
-        ])  # fmt: skip
-        return
-    for pin in found:
-        if pin.pinned_at_ms is not None:
-            output.print_text(f"{pin.cid}  pinned {iso_time(pin.pinned_at_ms)}")
-        else:
-            times = output.counted(pin.failures, "time")
-            failed = f", failed {times}, again {iso_time(pin.due_at_ms)}" if pin.failures else ""
-            why = f": {pin.error}" if pin.error else ""
-            output.print_text(f"{pin.cid}  waiting since {iso_time(pin.waits_since_ms)}{failed}{why}")
+    found = in_database(config, flags, lambda db: queue.listed(db, is_pinned=is_pinned, limit=limit))
+    rows = [
+        {
+            "cid": pin.cid, "state": "taken" if pin.is_taken else "pinned" if is_pinned else "waiting",
+            "since": iso_time(pin.waits_since_ms if pin.pinned_at_ms is None else pin.pinned_at_ms),
+            "due": iso_time(pin.due_at_ms) if pin.pinned_at_ms is None else None,
+            "failures": pin.failures, "error": pin.error,
+        }
+        for pin in found
+    ]  # fmt: skip
+    output.print_result(rows, "\n".join(map(_line, found)), as_json=as_json)
 
 
 @pins.command("retry")
@@ -102,14 +93,11 @@ def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> N
 
     Run it after you have repaired the node. A bundle that is being sent is left alone.
     """
-    from muniment.operate import databases
     from muniment.protocol.ipfs.cid import Cid
     from muniment.service.pins import queue
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        digests = [Cid.parse(cid).digest for cid in cids]
-        count = databases.run(settings, lambda db: db.write(lambda tx: queue.retry(tx, _now_ms(), digests)))
+    digests = [Cid.parse(cid).digest for cid in cids]
+    count = in_database(config, flags, lambda db: db.write(lambda tx: queue.retry(tx, _now_ms(), digests)))
     output.print_text(_due(count))
 
 
@@ -120,13 +108,21 @@ def recheck_pins(config: Path | None, **flags: object) -> None:
 
     Run it after you configure another node, or when the node has lost data. A restore does the same.
     """
-    from muniment.operate import databases
     from muniment.service.pins import queue
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        count = databases.run(settings, lambda db: db.write(lambda tx: queue.recheck(tx, _now_ms())))
+    count = in_database(config, flags, lambda db: db.write(lambda tx: queue.recheck(tx, _now_ms())))
     output.print_text(_due(count))
+
+
+def _line(pin: Pin) -> str:
+    from muniment.protocol.wire import iso_time
+
+    if pin.pinned_at_ms is not None:
+        return f"{pin.cid}  pinned {iso_time(pin.pinned_at_ms)}"
+    times = output.counted(pin.failures, "time")
+    failed = f", failed {times}, again {iso_time(pin.due_at_ms)}" if pin.failures else ""
+    why = f": {pin.error}" if pin.error else ""
+    return f"{pin.cid}  waiting since {iso_time(pin.waits_since_ms)}{failed}{why}"
 
 
 def _due(count: int) -> str:

@@ -30,12 +30,8 @@ def check_chains(config: Path | None, *, as_json: bool, **flags: object) -> None
     from muniment.operate.check_chains import check_configured
 
     settings = named_registry_of(config, **flags)
-    with output.errors_on_one_line():
-        reports = check_configured(settings)
-    if as_json:
-        output.print_json(as_objects(reports))
-    else:
-        output.print_text(shown(reports))
+    reports = check_configured(settings)
+    output.print_result(as_objects(reports), shown(reports), as_json=as_json)
     raise SystemExit(exit_status(reports))
 
 

@@ -46,12 +46,11 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
     from muniment.operate.verify import verify as verify_registry
 
     settings = registry_with_blocks_of(config, **flags)
-    with output.errors_on_one_line():
-        summary = verify_registry(
-            settings,
-            on_finding=output.print_text,
-            on_checked=lambda name, count: output.print_text(f"{name}: {count} checked"),
-        )
+    summary = verify_registry(
+        settings,
+        on_finding=output.print_text,
+        on_checked=lambda name, count: output.print_text(f"{name}: {count} checked"),
+    )
     output.print_text(f"{summary.wrong} wrong" if summary.wrong else "everything matches its signatures and hashes")
     raise SystemExit(int(summary.wrong > 0))
 
@@ -72,12 +71,9 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
     from muniment.operate.doctor.findings import Examined, status_of
 
     settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        findings, is_over = examine(Examined(settings, url, backup))
-    if as_json:
-        output.print_json({"status": status_of(findings), "findings": [finding.shown() for finding in findings]})
-    else:
-        output.print_text("\n".join(map(str, findings)))
+    findings, is_over = examine(Examined(settings, url, backup))
+    shown = {"status": status_of(findings), "findings": [finding.shown() for finding in findings]}
+    output.print_result(shown, "\n".join(map(str, findings)), as_json=as_json)
     if not is_over:
         output.end_at_once(status_of(findings))
     raise SystemExit(status_of(findings))
@@ -92,5 +88,4 @@ def ping(config: Path | None, url: str, *, alive: bool, **flags: object) -> None
     from muniment.operate.http_request import ping as ask_service
 
     settings = settings_of(config, **flags)
-    with output.errors_on_one_line():
-        output.print_text(ask_service(url or settings.own_url, path="/healthz" if alive else "/readyz"))
+    output.print_text(ask_service(url or settings.own_url, path="/healthz" if alive else "/readyz"))

@@ -38,7 +38,7 @@ def copy_database(
     if source == "database:":  # the copy refuses other missing places, and calls them FROM
         require_database(source, settings)
     try:
-        with output.errors_on_one_line(), output.progress_bars(shows_count=True, unit="rows") as draw:
+        with output.progress_bars(shows_count=True, unit="rows") as draw:
             summary = copy(
                 settings, source, target,
                 blocks_url=blocks_url, on_progress=partial(draw, "rows"), on_finding=output.print_note,
@@ -46,10 +46,7 @@ def copy_database(
     except KeyboardInterrupt:
         output.print_note("Interrupted. TO is empty or complete; run the command again to see which.")
         raise SystemExit(output.INTERRUPTED) from None
-    if as_json:
-        output.print_json({**asdict(summary), "rows": summary.rows})
-    else:
-        output.print_text(str(summary))
+    output.print_result({**asdict(summary), "rows": summary.rows}, str(summary), as_json=as_json)
     if summary.changed_meanwhile is None:
         output.print_note("TO is a complete copy, but FROM no longer answers: it may have newer rows")
     elif summary.changed_meanwhile:
@@ -75,8 +72,7 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
     from muniment.operate import databases
 
     settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        seconds = databases.renew_epoch(settings)
+    seconds = databases.renew_epoch(settings)
     output.print_text(
         "a new epoch has begun: every earlier cursor is refused (410 cursor-too-old), by running services within "
         f"{seconds:g} seconds; clients that follow a listing start over"

@@ -14,7 +14,7 @@ import click
 
 from muniment.cli import output
 from muniment.cli.client.intents import COMMANDS
-from muniment.cli.options import chains_option, common_options, json_summary_option, registry_of
+from muniment.cli.options import chains_option, common_options, in_database, json_summary_option, registry_of
 from muniment.cli.watch import watch
 from muniment.protocol.errors import NotReady, Refusal
 
@@ -123,17 +123,16 @@ class _PatientReader:
 
 def _print_imported(job: Import, start: Progress, seconds: float, *, is_done: bool, as_json: bool) -> None:
     tally, end = job.tally, job.progress
-    if as_json:
-        output.print_json({
-            "lines": end.lines, **asdict(tally), "refusedBefore": start.refused, "resumedAt": start.lines,
-            "done": is_done, "seconds": round(seconds, 3),
-        })  # fmt: skip
-    else:
-        before = f" (lines 1 to {start.lines} were done before)" if start.lines else ""
-        output.print_text(
-            f"{output.counted(end.lines, 'line')}{before}: {tally.stored} stored, {tally.unchanged} unchanged, "
-            f"{end.refused} refused, {tally.blank} blank; {seconds:.1f} s"
-        )
+    result = {
+        "lines": end.lines, **asdict(tally), "refusedBefore": start.refused, "resumedAt": start.lines,
+        "done": is_done, "seconds": round(seconds, 3),
+    }  # fmt: skip
+    before = f" (lines 1 to {start.lines} were done before)" if start.lines else ""
+    text = (
+        f"{output.counted(end.lines, 'line')}{before}: {tally.stored} stored, {tally.unchanged} unchanged, "
+        f"{end.refused} refused, {tally.blank} blank; {seconds:.1f} s"
+    )
+    output.print_result(result, text, as_json=as_json)
 
 
 def _print_refused(number: int, refusal: Refusal) -> None:
@@ -156,14 +155,11 @@ def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> Non
     Use this for a nonce taken with a stolen operator key. The settlement contract executes both intents if it gets
     both: make sure that the intent HASH can no longer be sent. The audit log records the release.
     """
-    from muniment.operate import databases
     from muniment.protocol.evm.hex import Bytes32
     from muniment.service.resources.intents import nonces
 
-    settings, now_ms = registry_of(config, **flags), time.time_ns() // 1_000_000
-    with output.errors_on_one_line():
-        raw = Bytes32.parse(intent_hash).raw
-        databases.run(settings, lambda db: db.write(lambda tx: nonces.release(tx, raw, now_ms)))
+    raw, now_ms = Bytes32.parse(intent_hash).raw, time.time_ns() // 1_000_000
+    in_database(config, flags, lambda db: db.write(lambda tx: nonces.release(tx, raw, now_ms)))
     output.print_text(f"the nonce of {Bytes32.from_raw(raw)} is free")
 
 

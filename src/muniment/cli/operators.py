@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from muniment.cli import output
-from muniment.cli.options import common_options, json_option, registry_of
+from muniment.cli.options import common_options, in_database, json_option
 
 
 @click.group()
@@ -26,19 +26,14 @@ def operators() -> None:
 @json_option
 def add_operator(config: Path | None, name: str, address: str | None, *, as_json: bool, **flags: object) -> None:
     """Print a key for NAME; it is shown only once. A revoked NAME gets a new key, and keeps its address."""
-    from muniment.operate import databases
     from muniment.protocol.evm.address import Address
     from muniment.service.auth import operators
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        shown = None if address is None else Address.parse(address)
-        key, now_ms = operators.new_key(secrets.token_bytes), _now_ms()
-        databases.run(settings, lambda db: db.write(lambda tx: operators.add(tx, name, key, now_ms, shown)))
-    if as_json:
-        output.print_json({"name": name, "key": key, **({} if shown is None else {"address": shown})})
-    else:
-        output.print_text(key)
+    shown = None if address is None else Address.parse(address)
+    key, now_ms = operators.new_key(secrets.token_bytes), _now_ms()
+    in_database(config, flags, lambda db: db.write(lambda tx: operators.add(tx, name, key, now_ms, shown)))
+    added = {"name": name, "key": key, **({} if shown is None else {"address": shown})}
+    output.print_result(added, key, as_json=as_json)
 
 
 @operators.command("list")
@@ -46,13 +41,10 @@ def add_operator(config: Path | None, name: str, address: str | None, *, as_json
 @json_option
 def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print every operator, revoked ones too; never a key."""
-    from muniment.operate import databases
     from muniment.protocol.wire import iso_time
     from muniment.service.auth import operators
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        found = databases.run(settings, operators.fetch_all)
+    found = in_database(config, flags, operators.fetch_all)
     rows = [
         {
             "name": each.name, "createdAt": iso_time(each.created_at_ms),
@@ -60,10 +52,7 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
         }
         for each in found
     ]  # fmt: skip
-    if as_json:
-        output.print_json(rows)
-    else:
-        output.print_text("\n".join(map(_line, rows)))
+    output.print_result(rows, "\n".join(map(_line, rows)), as_json=as_json)
 
 
 @operators.command("revoke")
@@ -71,12 +60,10 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
 @click.argument("name")
 def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
     """Revoke the key of NAME. A running service refuses it at once."""
-    from muniment.operate import databases
     from muniment.service.auth import operators
 
-    settings, now_ms = registry_of(config, **flags), _now_ms()
-    with output.errors_on_one_line():
-        databases.run(settings, lambda db: db.write(lambda tx: operators.revoke(tx, name, now_ms)))
+    now_ms = _now_ms()
+    in_database(config, flags, lambda db: db.write(lambda tx: operators.revoke(tx, name, now_ms)))
     output.print_text(f"the key of {name} is revoked")
 
 
@@ -92,17 +79,14 @@ def audit_operators(
     config: Path | None, operator: str | None, intent: str | None, limit: int, *, as_json: bool, **flags: object
 ) -> None:
     """Print the writes of operators, newest first."""
-    from muniment.operate import databases
     from muniment.protocol.evm.hex import Bytes32
     from muniment.protocol.wire import iso_time
     from muniment.service.auth import operators
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        intent_hash = None if intent is None else Bytes32.parse(intent).raw
-        found = databases.run(
-            settings, lambda db: operators.audited(db, operator=operator, intent_hash=intent_hash, limit=limit)
-        )
+    intent_hash = None if intent is None else Bytes32.parse(intent).raw
+    found = in_database(
+        config, flags, lambda db: operators.audited(db, operator=operator, intent_hash=intent_hash, limit=limit)
+    )
     rows = [
         {
             "at": iso_time(each.at_ms), "operator": each.operator, "action": each.action,
@@ -110,10 +94,7 @@ def audit_operators(
         }
         for each in found
     ]  # fmt: skip
-    if as_json:
-        output.print_json(rows)
-    else:
-        output.print_text("\n".join("  ".join(row.values()) for row in rows))
+    output.print_result(rows, "\n".join("  ".join(row.values()) for row in rows), as_json=as_json)
 
 
 def _line(row: dict[str, str | None]) -> str:

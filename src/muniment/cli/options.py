@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from muniment.cli import output
 from muniment.service.running.settings import SettingError, Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from muniment.service.context import Context
+    from muniment.service.storage.database import Database
 
 T = TypeVar("T")
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168, "y": 8_760}
 
 
-def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command."""
+def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a registry, or its settings."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="TOML file with settings."),
         click.option("--database-url", help="Database; default: SQLite in the data directory."),
@@ -29,6 +32,17 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a registry; an expected error of the command is one line."""
+
+    @wraps(command)
+    def tells_errors(*arguments: Any, **flags: Any) -> None:
+        with output.errors_on_one_line():
+            command(*arguments, **flags)
+
+    return settings_options(tells_errors)
 
 
 chains_option = click.option(
@@ -112,6 +126,13 @@ def require_database(url: str, settings: Settings) -> None:
         return
     if path is not None and not path.is_file():
         raise NoRegistryError(f"there is no registry: no file {path}")
+
+
+def in_database(config: Path | None, flags: dict[str, object], work: Callable[[Database], Awaitable[T]]) -> T:
+    """The result of `work` with the database of an existing registry. Raises its errors, and `Refusal`."""
+    from muniment.operate import databases
+
+    return databases.run(registry_of(config, **flags), work)
 
 
 def in_registry(config: Path | None, flags: dict[str, object], work: Callable[[Context], Awaitable[T]]) -> T:

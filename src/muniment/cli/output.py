@@ -82,12 +82,12 @@ def print_text(text: str) -> None:
         click.echo(printable(text, keeps="\n"))
 
 
-def print_summary(summary: object, *, as_json: bool) -> None:
-    """Print the summary of a command: its fields as JSON, or its text."""
+def print_result(result: object, text: str, *, as_json: bool) -> None:
+    """Print the result of a command: as JSON, or its text."""
     if as_json:
-        print_json(summary)
+        print_json(result)
     else:
-        print_text(str(summary))
+        print_text(text)
 
 
 def print_json(value: Any, *, err: bool = False) -> None:

@@ -11,7 +11,7 @@ import click
 
 from muniment.cli import output
 from muniment.cli.client.runs import COMMANDS
-from muniment.cli.options import common_options, json_summary_option, registry_of, span_ms
+from muniment.cli.options import common_options, in_database, json_summary_option, span_ms
 from muniment.cli.verify_run import verify_run
 
 if TYPE_CHECKING:
@@ -37,17 +37,11 @@ def prune_runs(config: Path | None, older: str, *, as_json: bool, **flags: objec
 
     A running service removes those older than `runs_keep_days` by itself.
     """
-    from muniment.operate import databases
-
     if (age_ms := span_ms(older)) is None:
         raise click.BadParameter(f"{older}: give 30d, 12h, 8w or 1y", param_hint="--older")
-    settings, before_ms = registry_of(config, **flags), time.time_ns() // 1_000_000 - age_ms
-    with output.errors_on_one_line():
-        count = databases.run(settings, lambda database: _prune(database, before_ms))
-    if as_json:
-        output.print_json({"removed": count})
-    else:
-        output.print_text(f"{output.counted(count, 'run')} removed")
+    before_ms = time.time_ns() // 1_000_000 - age_ms
+    count = in_database(config, flags, lambda database: _prune(database, before_ms))
+    output.print_result({"removed": count}, f"{output.counted(count, 'run')} removed", as_json=as_json)
 
 
 @runs.command("export")
@@ -58,7 +52,6 @@ def export_runs(config: Path | None, *, file: str, **flags: object) -> None:
 
     FILE appears when it is complete.
     """
-    from muniment.operate import databases
     from muniment.operate.run_lines import exported_lines
 
     async def export(database: Database) -> int:
@@ -69,9 +62,7 @@ def export_runs(config: Path | None, *, file: str, **flags: object) -> None:
                 count += 1
         return count
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        count = databases.run(settings, export)
+    count = in_database(config, flags, export)
     if file != "-":
         output.print_note(output.counted(count, "run"))
 
@@ -87,22 +78,19 @@ def import_runs(config: Path | None, *, file: str, as_json: bool, **flags: objec
     another registry are not counted: one import counts as one operator. It is safe to repeat. Exit status: 0 every
     line is recorded, 1 some lines were refused.
     """
-    from muniment.operate import databases
     from muniment.operate.run_lines import import_lines
 
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line(), click.open_file(file, "rb") as opened:
-        tally = databases.run(
-            settings,
+    with click.open_file(file, "rb") as opened:
+        tally = in_database(
+            config,
+            flags,
             lambda database: import_lines(database, opened, lambda: time.time_ns() // 1_000_000, _print_refused),
         )
-    if as_json:
-        output.print_json(asdict(tally))
-    else:
-        output.print_text(
-            f"{output.counted(tally.lines, 'line')}: {tally.stored} stored, {tally.unchanged} unchanged, "
-            f"{tally.refused} refused, {tally.blank} blank"
-        )
+    text = (
+        f"{output.counted(tally.lines, 'line')}: {tally.stored} stored, {tally.unchanged} unchanged, "
+        f"{tally.refused} refused, {tally.blank} blank"
+    )
+    output.print_result(asdict(tally), text, as_json=as_json)
     raise SystemExit(int(tally.refused > 0))
 
 

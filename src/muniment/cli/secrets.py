@@ -36,21 +36,18 @@ def list_secrets(config: Path | None, **flags: object) -> None:
     """Print the ids of the secrets, newest first; never the secrets."""
     from muniment.service.auth.secrets import ring_of
 
-    with output.errors_on_one_line():
-        output.print_text("\n".join(secret.id for secret in ring_of(_ring(config, flags)()).secrets))
+    output.print_text("\n".join(secret.id for secret in ring_of(_ring(config, flags)()).secrets))
 
 
 @secrets.command()
 @common_options
 def rotate(config: Path | None, **flags: object) -> None:
     """Add a new secret. Signatures of older secrets stay valid. A running service uses it at once."""
-    with output.errors_on_one_line():
-        output.print_text(f"new secret {_ring(config, flags).rotate().id}")
+    output.print_text(f"new secret {_ring(config, flags).rotate().id}")
 
 
 @secrets.command()
 @common_options
 def retire(config: Path | None, **flags: object) -> None:
     """Remove the oldest secret, which ends every token and API key of that secret."""
-    with output.errors_on_one_line():
-        output.print_text(f"retired secret {_ring(config, flags).retire().id}")
+    output.print_text(f"retired secret {_ring(config, flags).retire().id}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muniment.cli import output
-from muniment.cli.options import chains_option, common_options, named_registry_of, settings_of
+from muniment.cli.options import chains_option, common_options, named_registry_of, settings_of, settings_options
 from muniment.service.running.settings import Settings, load_settings, variable
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@common_options
+@settings_options
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0: any free port; default 8787.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Number of serving processes; default 1.")
@@ -116,8 +116,7 @@ def migrate(config: Path | None, **flags: object) -> None:
     from muniment.operate import databases
 
     settings = settings_of(config, **flags)
-    with output.errors_on_one_line():
-        names = databases.migrate(settings)
+    names = databases.migrate(settings)
     output.print_text("\n".join(f"applied {name}" for name in names) or "the database is up to date")
 
 

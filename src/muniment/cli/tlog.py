@@ -31,17 +31,16 @@ def tlog() -> None:
 
 
 @contextmanager
-def _errors_and_races() -> Generator[None]:
-    """As `errors_on_one_line`, also where another process changed the log at the same time."""
+def _races_told() -> Generator[None]:
+    """Say it where another process changed the log at the same time."""
     from muniment.service.resources.log.store import Overtaken
 
-    with output.errors_on_one_line():
-        try:
-            yield
-        except Overtaken:
-            raise ValueError(
-                "another process changed the log meanwhile: see `muniment tlog status`, then repeat the command"
-            ) from None
+    try:
+        yield
+    except Overtaken:
+        raise ValueError(
+            "another process changed the log meanwhile: see `muniment tlog status`, then repeat the command"
+        ) from None
 
 
 @tlog.command("status")
@@ -51,12 +50,8 @@ def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
     from muniment.service.resources.log.operating import look, shown
 
-    with output.errors_on_one_line():
-        state = in_registry(config, flags, look)
-    if as_json:
-        output.print_json(shown(state))
-    else:
-        output.print_text(str(state))
+    state = in_registry(config, flags, look)
+    output.print_result(shown(state), str(state), as_json=as_json)
 
 
 @tlog.command("freeze")
@@ -68,7 +63,7 @@ def freeze_log(config: Path | None, **flags: object) -> None:
     """
     from muniment.service.resources.log.operating import freeze
 
-    with _errors_and_races():
+    with _races_told():
         _print_epoch(in_registry(config, flags, freeze))
 
 
@@ -90,7 +85,7 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
     """
     from muniment.service.resources.log.operating import resume
 
-    with _errors_and_races():
+    with _races_told():
         notes = [_bytes_of(path) for path in seen]
         work = partial(resume, seen=notes, is_nothing_published=is_nothing_published)
         _print_epoch(in_registry(config, flags, work))
@@ -106,7 +101,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     """
     from muniment.service.resources.log.operating import begin
 
-    with _errors_and_races():
+    with _races_told():
         _print_epoch(in_registry(config, flags, begin))
 
 
@@ -121,7 +116,7 @@ def rotate_key(config: Path | None, **flags: object) -> None:
     """
     from muniment.service.resources.log.operating import rotate
 
-    with _errors_and_races():
+    with _races_told():
         _print_epoch(in_registry(config, flags, rotate))
 
 

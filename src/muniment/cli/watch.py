@@ -72,11 +72,10 @@ def watch(
 
     options = _Options(once=once, interval_s=interval, as_json=as_json, from_block=from_block, chain_id=chain_id)
     settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        configure_logs(settings)
-        if settings.migrates_at_start:
-            databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
-        raise SystemExit(asyncio.run(_watch(settings, options)))
+    configure_logs(settings)
+    if settings.migrates_at_start:
+        databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
+    raise SystemExit(asyncio.run(_watch(settings, options)))
 
 
 async def _watch(settings: Settings, options: _Options) -> int:

@@ -58,14 +58,10 @@ def add_webhook(
     filters = take_filters(flags)
     types = {"types": filters.pop("types")} if "types" in filters else {}
     body: dict[str, Any] = {"url": url, "batch": batch, **types, "filters": filters}
-    with output.errors_on_one_line():
-        maker = Maker(operator=check_name(operator))
-        new = decode_record(body, NewWebhook)
-        webhook, secret = in_registry(config, flags, lambda context: _added(context, managing.add(context, maker, new)))
-    if as_json:
-        output.print_json({"webhook": webhook, "secret": secret})
-    else:
-        output.print_text(f"{webhook.id}\n{secret}")
+    maker = Maker(operator=check_name(operator))
+    new = decode_record(body, NewWebhook)
+    webhook, secret = in_registry(config, flags, lambda context: _added(context, managing.add(context, maker, new)))
+    output.print_result({"webhook": webhook, "secret": secret}, f"{webhook.id}\n{secret}", as_json=as_json)
 
 
 @webhooks.command("list")
@@ -79,13 +75,10 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
         hooks = await store.everything(context.database)
         return [(_maker(hook), managing.shown(context, hook)) for hook in hooks]
 
-    with output.errors_on_one_line():
-        found = in_registry(config, flags, read)
-    if as_json:
-        output.print_json([{"maker": maker, "webhook": webhook} for maker, webhook in found])
-    else:
-        lines = [f"{webhook.id}  {webhook.status}  {maker}  {webhook.url}" for maker, webhook in found]
-        output.print_text("\n".join(lines))
+    found = in_registry(config, flags, read)
+    lines = [f"{webhook.id}  {webhook.status}  {maker}  {webhook.url}" for maker, webhook in found]
+    listed = [{"maker": maker, "webhook": webhook} for maker, webhook in found]
+    output.print_result(listed, "\n".join(lines), as_json=as_json)
 
 
 @webhooks.command("show")
@@ -105,8 +98,7 @@ def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
             "attempts": [managing.attempt_shown(each) for each in attempts],
         }
 
-    with output.errors_on_one_line():
-        output.print_json(in_registry(config, flags, read))
+    output.print_json(in_registry(config, flags, read))
 
 
 @webhooks.command("remove")
@@ -116,8 +108,7 @@ def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
     """Remove a webhook, its attempts and its dead letters."""
     from muniment.service.resources.webhooks import managing
 
-    with output.errors_on_one_line():
-        in_registry(config, flags, lambda context: managing.remove(context, None, _id(hook_id)))
+    in_registry(config, flags, lambda context: managing.remove(context, None, _id(hook_id)))
     output.print_text(f"{hook_id} is removed")
 
 
@@ -148,8 +139,7 @@ def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: obje
         )
         return managing.shown(context, hook)
 
-    with output.errors_on_one_line():
-        webhook = in_registry(config, flags, replay)
+    webhook = in_registry(config, flags, replay)
     output.print_text(f"{webhook.id} continues after {webhook.cursor}")
 
 
@@ -165,12 +155,8 @@ def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags:
         changed = managing.change(context, None, _id(hook_id), lambda hook: managing.rotated(context, hook))
         return await _added(context, changed)
 
-    with output.errors_on_one_line():
-        webhook, secret = in_registry(config, flags, rotate)
-    if as_json:
-        output.print_json({"webhook": webhook, "secret": secret})
-    else:
-        output.print_text(secret)
+    webhook, secret = in_registry(config, flags, rotate)
+    output.print_result({"webhook": webhook, "secret": secret}, secret, as_json=as_json)
 
 
 @webhooks.command("test")
@@ -182,12 +168,9 @@ def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: o
     from muniment.service.resources.webhooks.managing import run_test
     from muniment.service.resources.webhooks.sending import DELIVERED
 
-    with output.errors_on_one_line():
-        result = in_registry(config, flags, lambda context: run_test(context, None, _id(hook_id)))
-    if as_json:
-        output.print_json(result)
-    else:
-        output.print_text(f"{hook_id} is {result.status}: {result.outcome} after {result.took_ms} ms")
+    result = in_registry(config, flags, lambda context: run_test(context, None, _id(hook_id)))
+    text = f"{hook_id} is {result.status}: {result.outcome} after {result.took_ms} ms"
+    output.print_result(result, text, as_json=as_json)
     raise SystemExit(int(result.outcome != DELIVERED))
 
 
@@ -198,8 +181,7 @@ def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: C
         hook = await managing.change(context, None, _id(hook_id), lambda each: edit(context, each))
         return managing.shown(context, hook)
 
-    with output.errors_on_one_line():
-        webhook = in_registry(config, flags, change)
+    webhook = in_registry(config, flags, change)
     output.print_text(f"{webhook.id} is {webhook.status}")
 
 
@@ -236,12 +218,11 @@ def deliver_events(config: Path | None, **flags: object) -> None:
     from muniment.service.resources.webhooks.managing import are_on
 
     settings = secrets_of(config, **flags)
-    with output.errors_on_one_line():
-        if not are_on(settings):
-            raise ValueError("the setting `webhooks` or `feed` is off: nothing is delivered until both are on")
-        require_database(settings.database_url, settings)
-        configure_logs(settings)
-        asyncio.run(_deliver(settings))
+    if not are_on(settings):
+        raise ValueError("the setting `webhooks` or `feed` is off: nothing is delivered until both are on")
+    require_database(settings.database_url, settings)
+    configure_logs(settings)
+    asyncio.run(_deliver(settings))
 
 
 async def _deliver(settings: Settings) -> None:
