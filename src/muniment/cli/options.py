@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,9 +14,10 @@ from muniment.cli import output
 from muniment.service.running.settings import SettingError, Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from muniment.service.context import Context
+    from muniment.service.running.metrics.recorder import Metrics
     from muniment.service.storage.database import Database
 
 T = TypeVar("T")
@@ -143,14 +145,41 @@ def in_registry(config: Path | None, flags: dict[str, object], work: Callable[[C
     require_database(settings.database_url, settings)
 
     async def run() -> T:
-        from muniment.service.app import build_context
-
-        context = build_context(settings)
-        try:
-            await context.database.check()
+        async with opened_context(settings) as context:
             return await work(context)
-        finally:
-            await context.outgoing_webhooks.close()
-            await context.database.close()
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def opened_context(settings: Settings, *, metrics: Metrics | None = None) -> AsyncGenerator[Context]:
+    """The context of a registry whose database has the schema of this release, closed at the end."""
+    from muniment.service.app import build_context
+
+    context = build_context(settings, metrics=metrics)
+    try:
+        await context.database.check()
+        yield context
+    finally:
+        for each in (context.outgoing_webhooks, context.outgoing, context.database):
+            await each.close()
+        context.metrics.close()
+
+
+@asynccontextmanager
+async def working_context(settings: Settings, *, role: str) -> AsyncGenerator[Context]:
+    """The context of a process that works beside the service: its clock is judged, and its metrics are shown."""
+    import asyncio
+
+    from muniment.service.app import Timekeeper
+    from muniment.service.running.metrics.recorder import open_metrics, show_gauges
+
+    async with opened_context(settings, metrics=open_metrics(settings.data_dir, role=role)) as context:
+        timekeeper = Timekeeper(context)
+        await timekeeper.look()
+        tasks = [asyncio.create_task(each) for each in (timekeeper.run(), show_gauges(context.metrics))]
+        try:
+            yield context
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -22,7 +22,7 @@ from muniment.protocol.errors import Refusal
 from muniment.service.running.settings import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
     from types import FrameType
 
 
@@ -227,6 +227,21 @@ class StopRequest:
         if self.number:
             raise StoppedWhileWaiting
         return result
+
+
+async def until_stopped(work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`; None after SIGTERM or Ctrl-C, which cancel it.
+
+    The event loop handles the signal: a handler of `StopRequest` would not wake it.
+    """
+    import asyncio
+
+    task, loop = asyncio.create_task(work), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        return await task
+    return None
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -116,7 +115,8 @@ async def _work(options: _Options) -> int:
         async with assembled(settings, sandbox, publishing=printing) as made:
             if options.once:
                 return int(not await made.once())
-            return await _serve(made, settings)
+            await _serve(made, settings)
+            return 0
 
 
 def warn_of_missing(confinement: Confinement) -> None:
@@ -127,27 +127,18 @@ def warn_of_missing(confinement: Confinement) -> None:
         structlog.get_logger(__name__).warning("sandbox_incomplete", missing=", ".join(missing))
 
 
-async def _serve(made: Relayer, settings: RelayerSettings) -> int:
-    """Work until SIGTERM or Ctrl-C, which the event loop handles: a handler of `StopRequest` would not wake it."""
-    import asyncio
-
+async def _serve(made: Relayer, settings: RelayerSettings) -> None:
     import structlog
 
     from muniment.relayer.health import health_port
 
-    working = asyncio.create_task(made.serve())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, working.cancel)
     async with AsyncExitStack() as stack:
         if settings.health_port is not None:
             port = await stack.enter_async_context(
                 health_port(settings.health_port, trouble=lambda: made.trouble, metrics=made.figures.text)
             )
             structlog.get_logger(__name__).info("health", url=f"http://127.0.0.1:{port}/healthz")
-        with suppress(asyncio.CancelledError):
-            await working
-    return 0
+        await output.until_stopped(made.serve())
 
 
 async def _explained(settings: RelayerSettings, sig: str) -> Explanation:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from muniment.cli import output
-from muniment.cli.options import chains_option, common_options, registry_of
+from muniment.cli.options import chains_option, common_options, registry_of, working_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.operate.watch.follower import Step
-    from muniment.operate.watch.watcher import Start, Watcher
-    from muniment.service.context import Context
+    from muniment.operate.watch.watcher import Start
     from muniment.service.running.settings import Settings
 
 
@@ -80,45 +77,18 @@ def watch(
 
 async def _watch(settings: Settings, options: _Options) -> int:
     """The exit status: 1 when no chain is configured, or one was not followed to its head with `once`."""
-    from muniment.operate.watch.watcher import followed_chains
-    from muniment.service.app import build_context
-    from muniment.service.running.metrics.recorder import open_metrics
+    from muniment.operate.watch.watcher import Watcher, followed_chains
 
-    context = build_context(settings, metrics=open_metrics(settings.data_dir, role="watch"))
-    try:
-        await context.database.check()
+    async with working_context(settings, role="watch") as context:
         if not (followed := followed_chains(context)):
             output.print_note("no chain has an RPC URL and a settler: nothing to follow")
             return 1
-        return await _follow(context, options, _start(options, [chain.id for chain in followed]))
-    finally:
-        await context.outgoing.close()
-        await context.database.close()
-        context.metrics.close()
-
-
-async def _follow(context: Context, options: _Options, start: Start | None) -> int:
-    import asyncio
-
-    from muniment.operate.watch.watcher import Watcher
-    from muniment.service.app import Timekeeper
-    from muniment.service.running.metrics.recorder import show_gauges
-
-    watcher = Watcher(
-        context=context,
-        once=options.once,
-        interval_s=options.interval_s,
-        on_step=_print_step if options.as_json else _log_step,
-        start=start,
-    )
-    timekeeper = Timekeeper(context)
-    await timekeeper.look()
-    tasks = [asyncio.create_task(timekeeper.run()), asyncio.create_task(show_gauges(context.metrics))]
-    try:
-        return await _until_stopped(watcher)
-    finally:
-        for task in tasks:
-            task.cancel()
+        watcher = Watcher(
+            context=context, once=options.once, interval_s=options.interval_s,
+            on_step=_print_step if options.as_json else _log_step,
+            start=_start(options, [chain.id for chain in followed]),
+        )  # fmt: skip
+        return int(await output.until_stopped(watcher.watch()) is False)
 
 
 def _start(options: _Options, followed: Sequence[int]) -> Start | None:
@@ -135,19 +105,6 @@ def _start(options: _Options, followed: Sequence[int]) -> Start | None:
     if chain_id is not None and chain_id not in followed:
         raise click.UsageError(f"chain {chain_id} is not followed; followed chains: {known}")
     return Start(followed[0] if chain_id is None else chain_id, options.from_block)
-
-
-async def _until_stopped(watcher: Watcher) -> int:
-    """Follow until SIGTERM or Ctrl-C, which the event loop handles: a handler of `StopRequest` would not wake it."""
-    import asyncio
-
-    watching = asyncio.create_task(watcher.watch())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, watching.cancel)
-    with suppress(asyncio.CancelledError):
-        return int(not await watching)
-    return 0
 
 
 def _print_step(step: Step) -> None:

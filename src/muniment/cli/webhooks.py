@@ -9,7 +9,7 @@ import click
 
 from muniment.cli import output
 from muniment.cli.events import filter_options, take_filters
-from muniment.cli.options import common_options, in_registry, json_option, require_database, secrets_of
+from muniment.cli.options import common_options, in_registry, json_option, require_database, secrets_of, working_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -226,31 +226,7 @@ def deliver_events(config: Path | None, **flags: object) -> None:
 
 
 async def _deliver(settings: Settings) -> None:
-    """Deliver until SIGTERM or Ctrl-C, which the event loop handles: another handler would not wake it."""
-    import asyncio
-    import signal
-    from contextlib import suppress
-
-    from muniment.service.app import Timekeeper, build_context
     from muniment.service.resources.webhooks.deliverer import Deliverer
-    from muniment.service.running.metrics.recorder import open_metrics, show_gauges
 
-    context = build_context(settings, metrics=open_metrics(settings.data_dir, role="webhooks"))
-    try:
-        await context.database.check()
-        timekeeper = Timekeeper(context)
-        await timekeeper.look()
-        async with asyncio.TaskGroup() as group:
-            others = [group.create_task(timekeeper.run()), group.create_task(show_gauges(context.metrics))]
-            delivering = group.create_task(Deliverer(context).run())
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, delivering.cancel)
-            with suppress(asyncio.CancelledError):
-                await delivering
-            for task in others:
-                task.cancel()
-    finally:
-        await context.outgoing.close()
-        await context.outgoing_webhooks.close()
-        await context.database.close()
-        context.metrics.close()
+    async with working_context(settings, role="webhooks") as context:
+        await output.until_stopped(Deliverer(context).run())
