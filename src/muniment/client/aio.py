@@ -454,7 +454,7 @@ class AsyncRegistry:
             signer=signer,
             operator_key=operator_key,
             protocol=profile.protocol,
-            api_key=profiles.api_key(profile),
+            api_key=profiles.credentials(profile).get("apiKey"),
         )
 
     async def __aenter__(self) -> Self:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from muniment.client.failures import Forged
 from muniment.protocol import errors
@@ -58,23 +58,13 @@ def decode_forms(reply: Reply, kind: Any) -> list[Any]:
         raise Forged(f"the answer does not match the interface: {error}") from error
 
 
-class Page(Sequence[T], Generic[T]):
+class Page(list[T]):
     """Records in order; `cursor` is the place after them; None at the end of a listing."""
 
-    def __init__(self, records: Sequence[T], cursor: str | None) -> None:
+    def __init__(self, records: Iterable[T], cursor: str | None) -> None:
         """Hold `records`."""
-        self._records = records
+        super().__init__(records)
         self.cursor = cursor
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        return self._records[index]
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def __repr__(self) -> str:
         return f"Page({len(self)} records, cursor={self.cursor!r})"

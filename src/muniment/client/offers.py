@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from muniment.client.failures import NotSignedBy
-from muniment.protocol.errors import InvalidSignature
+from muniment.client.signers import checked_signature
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
-from muniment.protocol.evm.signature import Signature, is_by
 from muniment.protocol.intents.hashes import proposal_hash, settlement_digest
 from muniment.protocol.intents.types import Intent, NewOperationsProposal, NewProposal
 from muniment.protocol.wire import Amount
@@ -46,13 +44,8 @@ def sign_proposal(
     # One list holds the signatures of both forms; the text is not signed.
     offer = replace(offer, description=type(offer.description).parse(description))
     digest = settlement_digest(proposal_hash(intent.hash.raw, offer), protocol, chain_id, intent.settler)
-    try:
-        signature = Signature.parse(signer.sign_typed_data(typed_proposal(intent, offer, chain_id, protocol)))
-    except InvalidSignature as error:
-        raise NotSignedBy(f"the signer of {solver} gave no signature: {error.detail}") from error
-    if not is_by(solver, digest, signature):
-        raise NotSignedBy(f"the signature is by another address than {solver}, or for other data")
-    return replace(offer, signatures=[signature])
+    given = signer.sign_typed_data(typed_proposal(intent, offer, chain_id, protocol))
+    return replace(offer, signatures=[checked_signature(given, solver, digest)])
 
 
 def typed_proposal(intent: AnyIntent, offer: AnyNewProposal, chain_id: int, protocol: str) -> dict[str, Any]:

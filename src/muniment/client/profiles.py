@@ -101,10 +101,6 @@ class Profiles:
         """
         return self._credentials().get(_place(profile), {})
 
-    def api_key(self, profile: Profile) -> str | None:
-        """The stored API key of the profile, if any."""
-        return self.credentials(profile).get("apiKey")
-
     def keep(self, profile: Profile, **found: str) -> None:
         """Add credentials to the stored ones."""
         with self._locked():

@@ -18,7 +18,7 @@ from muniment.protocol.evm.signature import is_by
 from muniment.protocol.functions.rules import MANIFEST, read_manifest
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
 from muniment.protocol.ipfs.car import read_car
-from muniment.protocol.ipfs.cid import BundleCid, Cid
+from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.ipfs.dag import open_file
 from muniment.protocol.runs.hashes import evidence, hash_of
 from muniment.protocol.runs.payloads import read_payload
@@ -46,12 +46,7 @@ _PIECES_MAX: Final = 4_096
 def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> None:
     """Check the signature of a trigger, and its types against the `inputs` of its function."""
     try:
-        values = Values(
-            function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,
-            config=trigger.config, execution_fee_limit=trigger.execution_fee_limit,
-            min_validations=trigger.min_validations,
-        )  # fmt: skip
-        given = consent(trigger.types, values, inputs, registry_domain(protocol))
+        given = consent(trigger.types, Values.of(trigger), inputs, registry_domain(protocol))
         end_ms = end_date_ms(trigger.config)
     except Refusal as refusal:
         raise Forged(f"trigger {trigger.sig} has typed data that cannot be signed: {refusal}") from refusal

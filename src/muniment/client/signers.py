@@ -131,20 +131,21 @@ def typed_digest(data: Mapping[str, Any]) -> bytes:
 
 def sign_text(signer: Address, text: str) -> Flow[Signature]:
     """The signature of `text` by `signer`. Raises `NotSignedBy`."""
-    return _check((yield SignText(text)), signer, personal_digest(text.encode()))
+    return checked_signature((yield SignText(text)), signer, personal_digest(text.encode()))
 
 
 def sign_typed_data(signer: Address, data: Mapping[str, Any]) -> Flow[Signature]:
     """The signature of typed data by `signer`. Raises `NotSignedBy`, `InvalidTypedData`."""
     digest = typed_digest(data)
-    return _check((yield SignTyped(data)), signer, digest)
+    return checked_signature((yield SignTyped(data)), signer, digest)
 
 
-def _check(text: str, signer: Address, digest: bytes) -> Signature:
+def checked_signature(text: str, signer: Address, digest: bytes) -> Signature:
+    """What a wallet gave as the signature of a digest. Raises `NotSignedBy`."""
     try:
         signature = Signature.parse(text)
     except InvalidSignature as error:
         raise NotSignedBy(f"the signer of {signer} gave no signature: {error.detail}") from error
     if not is_by(signer, digest, signature):
-        raise NotSignedBy(f"the signature is by another address than {signer}")
+        raise NotSignedBy(f"the signature is by another address than {signer}, or for other data")
     return signature

@@ -446,7 +446,7 @@ class Registry:
             signer=signer,
             operator_key=operator_key,
             protocol=profile.protocol,
-            api_key=profiles.api_key(profile),
+            api_key=profiles.credentials(profile).get("apiKey"),
         )
 
     def __enter__(self) -> Self:

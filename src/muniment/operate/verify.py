@@ -198,12 +198,7 @@ def _trigger(record: str) -> Trigger:
 
 
 def _as_posted(trigger: Trigger) -> NewTrigger:
-    values = Values(
-        function_cid=BundleCid(trigger.function_cid), version=trigger.version,
-        input=trigger.input, config=trigger.config,
-        execution_fee_limit=trigger.execution_fee_limit, min_validations=trigger.min_validations,
-    )  # fmt: skip
-    typed_data = TypedData(types=trigger.types, values=values)
+    typed_data = TypedData(types=trigger.types, values=Values.of(trigger))
     return NewTrigger(description=trigger.description, typed_data=typed_data, sig=trigger.sig, signer=trigger.signer)
 
 

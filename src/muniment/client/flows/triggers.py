@@ -252,19 +252,13 @@ def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]
 def _checked(session: Session, draft: TriggerDraft) -> Flow[tuple[dict[str, Any], Values, Domain]]:
     """Types, values and domain of a draft, after every check that the service makes of its typed data."""
     manifest = yield from functions.manifest(session, draft.function_cid)
-    values = Values(
-        function_cid=draft.function_cid, version=draft.version, input=draft.input, config=draft.config,
-        execution_fee_limit=draft.execution_fee_limit, min_validations=draft.min_validations,
-    )  # fmt: skip
+    values = Values.of(draft)
     given = values_signed(values)
     types = types_for(manifest.inputs, config_type_of(given))
     domain = registry_domain(session.protocol)
     consent(types, values, manifest.inputs, domain)
     shown = message(given, manifest.inputs)
-    return types, Values(
-        function_cid=draft.function_cid, version=draft.version, input=shown["input"], config=shown["config"],
-        execution_fee_limit=draft.execution_fee_limit, min_validations=draft.min_validations,
-    ), domain  # fmt: skip
+    return types, replace(values, input=shown["input"], config=shown["config"]), domain
 
 
 def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -158,6 +158,15 @@ class Values(Record, frozen=True, forbid_unknown_fields=True):
     min_validations: MinValidations
 
     example: ClassVar[dict[str, Any]] = VALUES
+
+    @classmethod
+    def of(cls, trigger: Trigger | TriggerParams) -> Self:
+        """What was, or is to be, signed for a trigger. Raises `InvalidCid` for a CID that no function has."""
+        return cls(
+            function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,
+            config=trigger.config, execution_fee_limit=trigger.execution_fee_limit,
+            min_validations=trigger.min_validations,
+        )  # fmt: skip
 
 
 class TypedData(Record, frozen=True):

@@ -13,7 +13,6 @@ from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
 from muniment.protocol.errors import FunctionNotFound, NothingDeactivated, Refusal, TriggerNotFound
 from muniment.protocol.functions.types import Function
-from muniment.protocol.ipfs.cid import BundleCid
 from muniment.protocol.log.checkpoints import check_proof, parse_proof
 from muniment.protocol.log.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash, parse_entry
 from muniment.protocol.log.notes import VerifierKey, parse_verifier_key, verified
@@ -114,13 +113,8 @@ def entry_of(session: Session, record: Provable, creator: str | None = None) -> 
 def trigger_entry(session: Session, trigger: Trigger) -> Flow[bytes]:
     """The entry of a trigger, under the protocol name of this client. Raises `Refusal` for an unsignable one."""
     manifest = yield from functions.manifest(session, trigger.function_cid)
-    values = Values(
-        function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,
-        config=trigger.config, execution_fee_limit=trigger.execution_fee_limit,
-        min_validations=trigger.min_validations,
-    )  # fmt: skip
     domain = registry_domain(session.protocol)
-    given = consent(trigger.types, values, manifest.inputs, domain)
+    given = consent(trigger.types, Values.of(trigger), manifest.inputs, domain)
     return TriggerFact(
         trigger.sig, trigger.signer, "0x" + given.digest.hex(), trigger.function_cid, trigger.created_at,
         description_hash(trigger.description), domain.name,
