@@ -31,29 +31,13 @@ def test_the_status_is_that_of_the_worst_finding() -> None:
 
 
 @breaks("libraries")
-def test_a_library_that_is_missing_or_too_old_fails() -> None:
-    found = machine.check_libraries(
-        HERE, requirements=["click>=8.1", "no-such-library>=1", "msgspec>=999.1; extra == 'server'"]
-    )
-    assert found.level == Level.FAIL
-    assert found.message.startswith("no-such-library is not installed; msgspec ")
-    assert found.message.endswith(" is older than 999.1")
-    assert machine.check_libraries(HERE).level == Level.OK
-
-
-def test_a_library_of_an_optional_extra_may_be_missing() -> None:
-    assert machine.check_libraries(HERE, requirements=["no-such-library>=1; extra == 's3'"]).level == Level.OK
-    assert machine.check_libraries(HERE, requirements=["no-such-library>=1; extra == 'server'"]).level == Level.FAIL
-
-
 def test_libraries_that_are_older_than_those_of_the_release_are_a_warning() -> None:
     installed = version("click")
-    found = machine.check_libraries(
-        HERE, requirements=[], tested={"click": "999.1", "msgspec": "0.0.1", "no-such-library": "1"}
-    )
+    found = machine.check_libraries(HERE, tested={"click": "999.1", "msgspec": "0.0.1", "no-such-library": "1"})
     assert (found.level, f"click {installed} (999.1)" in found.message) == (Level.WARN, True)
-    found = machine.check_libraries(HERE, requirements=[], tested={"click": installed, "msgspec": "0.0.1"})
+    found = machine.check_libraries(HERE, tested={"click": installed, "msgspec": "0.0.1"})
     assert (found.level, "newer" in found.message, "click" in found.message) == (Level.OK, True, False)
+    assert machine.check_libraries(HERE).level == Level.OK
 
 
 def test_the_bill_of_materials_of_the_installation_is_found() -> None:
@@ -81,7 +65,7 @@ def test_a_disk_without_bytes_or_inodes_is_noticed(
     )  # fmt: skip
     monkeypatch.setattr(os, "statvfs", lambda _: disk)  # a full disk of this size cannot be made
     examined = Examined(Settings(data_dir=tmp_path))
-    assert [found.level for found in [*machine.check_space(examined), *machine.check_inodes(examined)]] == levels
+    assert [found.level for found in machine.check_space(examined)] == levels
 
 
 @pytest.mark.parametrize(
@@ -112,11 +96,11 @@ def test_each_disk_that_the_service_stores_on_has_its_reserve(tmp_path: Path, mo
     monkeypatch.setattr(
         Path, "stat", lambda path: SimpleNamespace(st_dev=devices[path]) if path in devices else stat(path)
     )  # the machine may have one disk only
-    assert [each.message.split(" at ")[1].split(",")[0] for each in machine.check_space(Examined(settings))] == [
-        str(data), str(other),
-    ]  # fmt: skip
+    assert [(each.check, each.message.split(" at ")[1].split(",")[0]) for each in machine.check_space(
+        Examined(settings)
+    )] == [("", str(data)), ("", str(other)), ("inodes", str(data)), ("inodes", str(other))]  # fmt: skip
     monkeypatch.undo()
-    assert len(machine.check_space(Examined(settings))) == 1
+    assert [each.check for each in machine.check_space(Examined(settings))] == ["", "inodes"]
 
 
 def test_a_directory_that_is_not_there_fails(tmp_path: Path) -> None:
@@ -144,3 +128,9 @@ def test_a_network_file_system_is_noticed(directory: str, level: int, *, holds_d
     )
     (found,) = machine.check_file_systems(Examined(settings), mounts=MOUNTS)
     assert found.level == level
+
+
+def test_a_database_outside_of_the_data_directory_is_looked_at_too() -> None:
+    settings = Settings(data_dir=Path("/var"), database_url="sqlite:////srv/data/a.db")
+    found = machine.check_file_systems(Examined(settings), mounts=MOUNTS)
+    assert [each.level for each in found] == [Level.OK, Level.FAIL]

@@ -65,7 +65,6 @@ CHECKS: Final = (
     Check("machine", "data directory", _always, machine.check_modes),
     Check("machine", "proxies", _always, machine.check_proxies),
     Check("machine", "disk", _always, machine.check_space),
-    Check("machine", "inodes", _always, machine.check_inodes),
     Check("machine", "fsync", _always, machine.check_fsync),
     Check("machine", "file system", _always, machine.check_file_systems),
     Check("machine", "write-ahead log", _on_sqlite, machine.check_write_ahead_log),

@@ -11,7 +11,7 @@ import statistics
 import time
 from contextlib import suppress
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +21,13 @@ from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.protocol.wire import iso_time
 from muniment.service.app import directories_of
 from muniment.service.auth.secrets import RING_FILE, parse_secrets
-from muniment.service.blocks import block_directory
 from muniment.service.running.limits.buckets import MEMORY_FILE, find_proxy
 from muniment.service.running.limits.disk import UPLOAD_RESERVES, reserve_of
 from muniment.service.running.settings import MIB, SettingError
 from muniment.service.storage import sqlite_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from muniment.operate.doctor.findings import Examined
     from muniment.service.running.settings import Settings
@@ -45,10 +44,6 @@ _FSYNC_TRIES: Final = 5
 _NETWORK_FILE_SYSTEMS: Final = re.compile(r"nfs4?|cifs|smb3?|smbfs|9p|ceph|glusterfs|lustre|afs|fuse\.(?!overlay).*")
 _MORE_SPACE: Final = "free space on the file system of {}, or enlarge it"
 _INSTALL: Final = "reinstall: pip install --upgrade 'muniment[server]'"
-# "name>=1.2" of the package's own requirements; names as in PEP 508, versions as far as they are numbers (PEP 440).
-_REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([0-9.]+)")
-# Optional extras, for example `s3`: the service reports a missing one at start.
-_OPTIONAL: Final = re.compile(r"extra == ['\"](?!server)")
 _OTHERS: Final = 0o077
 # The service copies the log into the database at 32 MiB. A reader that never ends makes it longer.
 LOG_BYTES_MAX: Final = 1024 * MIB
@@ -58,33 +53,20 @@ AGE_HOURS_MAX: Final = 26
 _AHEAD_HOURS_MAX: Final = 0.1
 
 
-def check_libraries(
-    _: Examined, *, requirements: Iterable[str] | None = None, tested: Mapping[str, str] | None = None
-) -> Finding:
-    """Whether each required library is installed, and neither older than required nor than tested.
-
-    `requirements` default to those of the package, `tested` to the versions of its bill of materials.
-    """
-    wrong: list[str] = []
-    for each in (requires("muniment") or []) if requirements is None else requirements:
-        match = _REQUIREMENT.match(each)
-        if not match or "sys_platform" in each or _OPTIONAL.search(each):
-            continue
-        name, oldest = match.groups()
-        try:
+def check_libraries(_: Examined, *, tested: Mapping[str, str] | None = None) -> Finding:
+    """Whether no library is older than `tested`: by default the versions in the bill of materials of the package."""
+    older: list[str] = []
+    newer: list[str] = []
+    for name, expected in (tested_versions() if tested is None else tested).items():
+        with suppress(PackageNotFoundError):  # those of optional extras may be absent
             installed = version(name)
-        except PackageNotFoundError:
-            wrong.append(f"{name} is not installed")
-            continue
-        if _numbers(installed) < _numbers(oldest):
-            wrong.append(f"{name} {installed} is older than {oldest}")
-    if wrong:
-        return fail("; ".join(wrong), _INSTALL)
-    older, newer = _against(tested_versions() if tested is None else tested)
+            if _numbers(installed) != _numbers(expected):
+                found = older if _numbers(installed) < _numbers(expected) else newer
+                found.append(f"{name} {installed} ({expected})")
     if older:
         return warn(f"older than the release was tested with: {', '.join(older)}", _INSTALL)
-    shown = f"as muniment {version('muniment')} requires them"
-    return ok(f"{shown}; newer than the release was tested with: {', '.join(newer)}" if newer else shown)
+    shown = f"no older than muniment {version('muniment')} was tested with"
+    return ok(f"{shown}; newer: {', '.join(newer)}" if newer else shown)
 
 
 def tested_versions() -> dict[str, str]:
@@ -93,21 +75,8 @@ def tested_versions() -> dict[str, str]:
     return {each["name"]: each["version"] for each in json.loads(text)["components"]} if text else {}
 
 
-def _against(tested: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The installed libraries that are older than `tested`, and those that are newer. Optional ones may be absent."""
-    older: list[str] = []
-    newer: list[str] = []
-    for name, expected in tested.items():
-        try:
-            installed = version(name)
-        except PackageNotFoundError:
-            continue
-        if _numbers(installed) != _numbers(expected):
-            (older if _numbers(installed) < _numbers(expected) else newer).append(f"{name} {installed} ({expected})")
-    return older, newer
-
-
 def _numbers(text: str) -> list[int]:
+    """The numbers of a version (PEP 440), before its local part."""
     return [int(number) for number in re.findall(r"[0-9]+", text.partition("+")[0])]
 
 
@@ -124,14 +93,21 @@ def check_descriptors(examined: Examined) -> Finding:
 
 
 def check_space(examined: Examined) -> list[Finding]:
-    """Whether each disk that the service stores on has free space beyond its reserve."""
-    directories, by_disk = [examined.settings.data_dir], dict[int, Path]()
-    with suppress(ValueError):  # the check of the blocks reports a wrong setting
-        directories = directories_of(examined.settings)
+    """Whether each disk that the service stores on has free space beyond its reserve, and free inodes."""
+    directories, by_disk = _directories(examined.settings), dict[int, Path]()
     for directory in directories:
         with suppress(OSError):
             by_disk.setdefault(directory.stat().st_dev, directory)
-    return [space_at(each) for each in by_disk.values() or directories[:1]]
+    disks = [*by_disk.values()] or directories[:1]
+    return [*map(space_at, disks), *(found for each in disks for found in _inodes_at(each))]
+
+
+def _directories(settings: Settings) -> list[Path]:
+    """Where the service stores, each directory once."""
+    try:
+        return list(dict.fromkeys(directories_of(settings)))
+    except ValueError:  # the check of the blocks reports a wrong setting
+        return [settings.data_dir]
 
 
 def space_at(directory: Path) -> Finding:
@@ -154,28 +130,15 @@ def space_at(directory: Path) -> Finding:
     return warn(shown, _MORE_SPACE.format(directory)) if is_low else ok(shown)
 
 
-def _directories(settings: Settings) -> list[Path]:
-    """The data directory, and the directory of blocks outside of it."""
-    data, blocks = settings.data_dir, None
-    with suppress(ValueError):  # the check of the blocks reports a wrong setting
-        blocks = block_directory(settings.blocks_url, data)
-    return [data] if blocks is None or blocks.is_relative_to(data) else [data, blocks]
-
-
-def check_inodes(examined: Examined) -> list[Finding]:
-    """Whether the file systems of the data and of the blocks have free inodes."""
-    findings: list[Finding] = []
-    for directory in _directories(examined.settings):
-        with suppress(OSError):  # the check of the disk, or that of the blocks, reports it
-            disk = os.statvfs(directory)
-            if not disk.f_files:
-                findings.append(ok("this file system has no limit of inodes"))
-                continue
-            share = disk.f_favail / disk.f_files
-            shown = f"{disk.f_favail:,} ({share:.0%}) free at {directory}"
-            is_low = share < FREE_SHARE_MIN
-            findings.append(warn(shown, _MORE_SPACE.format(directory)) if is_low else ok(shown))
-    return findings
+def _inodes_at(directory: Path) -> Iterator[Finding]:
+    with suppress(OSError):  # `space_at` reports it
+        disk = os.statvfs(directory)
+        if not disk.f_files:
+            yield ok(f"no limit at {directory}", check="inodes")
+            return
+        share = disk.f_favail / disk.f_files
+        shown, is_low = f"{disk.f_favail:,} ({share:.0%}) free at {directory}", share < FREE_SHARE_MIN
+        yield warn(shown, _MORE_SPACE.format(directory), check="inodes") if is_low else ok(shown, check="inodes")
 
 
 def check_fsync(examined: Examined, *, seconds_max: float = FSYNC_SECONDS_MAX) -> Finding:
@@ -201,11 +164,11 @@ def check_file_systems(examined: Examined, *, mounts: str | None = None) -> list
         text = Path("/proc/self/mountinfo").read_text("utf-8", "replace") if mounts is None else mounts
     except OSError:
         return [ok("unknown: this system has no /proc")]
-    settings = examined.settings
-    holds_database = settings.database_url.startswith("sqlite:")
+    settings, data = examined.settings, examined.settings.data_dir
+    database = sqlite_file(settings.database_url, data_dir=data)
     return [
-        _file_system_at(directory, text, holds_database=holds_database and directory == settings.data_dir)
-        for directory in _directories(settings)
+        _file_system_at(directory, text, holds_database=database is not None and directory == database.parent)
+        for directory in (data, *(each for each in _directories(settings) if not each.is_relative_to(data)))
     ]
 
 
