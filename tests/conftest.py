@@ -36,7 +36,7 @@ from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database
 from muniment.service.storage.database import DatabaseLimits
-from patient_doctor import wait_for_checks
+from patience import wait_a_minute
 from postgres import Cluster
 from service import Service
 
@@ -47,7 +47,7 @@ pytest_plugins = ["sites", "browser_site", "page_site", "witnessed"]
 NOW_MS = 1_795_204_080_123
 
 _TEMPORARY_FILES = use_memory()
-wait_for_checks()
+wait_a_minute()
 
 
 def pytest_report_header() -> str:

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from patient_doctor import wait_for_checks
+from patience import wait_a_minute
 
 MESSAGE_BYTES_MAX = 1 << 20
 # What commands load when they are called, so that the process that forks has it already.
@@ -184,12 +184,12 @@ def main() -> None:
     """Load, serve, and run the command in a new process."""
     statuses: list[int] = []
     atexit.register(_end, statuses)  # the first that is registered runs last
+    wait_a_minute()
     for name in _LOADED:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
             with suppress(ImportError):  # the library of an extra that is not installed
                 importlib.import_module(module.name)
-    wait_for_checks()
     gc.freeze()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:

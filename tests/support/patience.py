@@ -1,0 +1,24 @@
+"""Limits of real time that a busy machine reaches before the work of a test is done.
+
+A user waits seven seconds for the checks of the doctor, which then ends its process: that of the tests, where they call
+it. A run has ten seconds for its process, in which the launcher may have to start. Tests marked `timed` show the
+seven seconds; tests of what does not end set their own limits.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from muniment.guest import limits
+
+_MINUTE_S = 60.0
+
+
+def wait_a_minute() -> None:
+    """From now on the checks and the process of a run have a minute, unless they are told how long."""
+    assert "muniment.guest.sandbox" not in sys.modules, "it has taken the limit already"
+    limits.PROCESS_S = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - final but for busy machines
+    from muniment.operate.doctor import examination  # noqa: PLC0415 - it loads the sandbox
+
+    examination.examine = partial(examination.examine, seconds_max=_MINUTE_S)
