@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from answers import ok
 from browsing import Window, watched
 from console_world import Registry
 
@@ -37,7 +38,7 @@ async def test_a_trigger_and_a_function_are_proved(window: Window, registry: Reg
 
 async def test_the_end_of_a_trigger_is_proved(window: Window, registry: Registry) -> None:
     found = await asyncio.to_thread(httpx2.get, f"{registry.url}/triggers?active=false&limit=100")
-    sig = next(each["sig"] for each in found.json() if "deactivateSig" in each)
+    sig = next(each["sig"] for each in ok(found).json() if "deactivateSig" in each)
     async with watched(window) as (page, watch):
         await logged(page, f"console/triggers/{sig}")
         await expect(page.locator("#logged-end h2")).to_have_text("Is its end in the transparency log?")

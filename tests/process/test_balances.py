@@ -283,7 +283,8 @@ async def test_simultaneous_requests_of_balances_share_one_request_to_the_node(t
 def test_the_walk_through_shows_balances_of_a_node_on_this_machine(tmp_path: Path, chains: Chains) -> None:
     file = chains_file(tmp_path, chains, {FIRST: [chains.first.url]})
     words = ["demo", "--port", "0", "--chains", str(file), "--data-dir", str(tmp_path / "demo")]
-    demo = warm.popen(words, {**os.environ, "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true"})
+    environment = {**os.environ, "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "PYTHONPATH": str(warm.UNHURRIED)}
+    demo = warm.popen(words, environment)
     assert demo.stdout is not None
     told: list[str] = []
     for line in demo.stdout:

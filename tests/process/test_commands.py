@@ -121,7 +121,10 @@ def test_demo_without_a_service_is_reported_in_one_line() -> None:
 
 
 def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path) -> None:
-    environment = {**os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org"}  # where it is not
+    environment = {
+        **os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org",  # where it is not
+        "PYTHONPATH": str(warm.UNHURRIED),  # for the service that it starts
+    }  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):  # the second time on the data of the first
         demo = warm.popen(["demo", "--data-dir", str(tmp_path / "data"), "--port", str(free_port())], environment)
         assert demo.stdout is not None

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 import warm
+from answers import ok
 from guest_functions import bundle
 from muniment.client import Bundle, KeySigner, Registry, TriggerDraft
 
@@ -24,7 +25,8 @@ SECONDS_MAX = 120
 @contextmanager
 def demo(directory: Path) -> Generator[tuple[warm.WarmProcess, str]]:
     """A demo that has walked through its service, with the URL of this."""
-    process = warm.popen(["demo", "--data-dir", str(directory / "data"), "--port", "0"], os.environ)
+    unhurried = {**os.environ, "PYTHONPATH": str(warm.UNHURRIED)}  # for the service that it starts
+    process = warm.popen(["demo", "--data-dir", str(directory / "data"), "--port", "0"], unhurried)
     assert process.stdout is not None
     try:
         said = ""
@@ -73,7 +75,7 @@ def is_alive(process: int) -> bool:
 
 def check_run(url: str, sig: str) -> None:
     """Wait for a run of the trigger; it has an intent, which is recorded."""
-    *_, run = eventually(lambda: httpx2.get(f"{url}/executions", params={"triggerSig": sig}).json())
+    *_, run = eventually(lambda: ok(httpx2.get(f"{url}/executions", params={"triggerSig": sig})).json())
     assert (run["result"], run["status"]) == ("intents", "valid")
     (output,) = run["outputs"]
     intent = eventually(lambda: httpx2.get(f"{url}/intents/{output['hash']}").json().get("executionHash"))
@@ -106,7 +108,7 @@ def test_the_relayer_of_a_demo_runs_triggers_and_ends_with_it(tmp_path: Path) ->
 @pytest.mark.long
 def test_a_demo_ends_in_a_run_of_its_own_trigger(tmp_path: Path) -> None:
     with demo(tmp_path) as (process, url):
-        (trigger, *_) = httpx2.get(f"{url}/triggers?active=true").json()
+        (trigger, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
         check_run(url, trigger["sig"])
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
         assert process.wait(SECONDS_MAX) == 0
