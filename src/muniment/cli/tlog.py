@@ -48,10 +48,12 @@ def _races_told() -> Generator[None]:
 @json_option
 def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
-    from muniment.service.resources.log.operating import look, shown
+    import msgspec
+
+    from muniment.service.resources.log.operating import look
 
     state = in_registry(config, flags, look)
-    output.print_result(shown(state), str(state), as_json=as_json)
+    output.print_result(msgspec.to_builtins(state), str(state), as_json=as_json)
 
 
 @tlog.command("freeze")

@@ -129,11 +129,12 @@ def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: object) -> None:
     """Move the cursor of a webhook to CURSOR, the id of an event: the events after it come next."""
     from muniment.service.resources.feed.events import Position
+    from muniment.service.resources.feed.reading import check_position
     from muniment.service.resources.webhooks import managing
 
     async def replay(context: Context) -> Webhook:
         position = Position.parse(cursor)
-        await managing.check_replay(context, position)
+        await check_position(context, context.database, position)
         hook = await managing.change(
             context, None, _id(hook_id), lambda each: managing.replayed(context, each, position)
         )

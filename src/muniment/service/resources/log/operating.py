@@ -6,9 +6,7 @@ rotation, which the last entry announces, or after a loss.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from muniment.protocol.log.checkpoints import Checkpoint, open_checkpoint
 from muniment.protocol.log.entries import CloseFact, parse_entry
@@ -270,8 +268,3 @@ def _key(context: Context, epochs: list[Epoch]) -> str:
     secret = opening.secret_of(context)
     is_ours = bool(secret and epochs and keys_of_log(epochs[0].origin, secret)[0].verifier.text == epochs[0].vkey)
     return "ours" if is_ours else "other"
-
-
-def shown(state: LogState) -> dict[str, Any]:
-    """The members of a JSON object."""
-    return msgspec.to_builtins(state)

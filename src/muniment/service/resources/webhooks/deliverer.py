@@ -134,14 +134,6 @@ class ActiveHook:
         _log.warning(text, hook=WebhookId.from_raw(self.hook.id), **about)
 
 
-@dataclass(slots=True)
-class _Times:
-    """The last time of each periodic task, by the clock of the event loop in seconds."""
-
-    read_s: float = float("-inf")
-    quiet_s: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class Deliverer:
     """Delivers the events of a registry until cancelled."""
@@ -186,20 +178,20 @@ class Deliverer:
 
     async def _lead(self) -> None:
         """Deliver until no hook is active. Raises `LeaseLostError`, `Refusal`."""
-        loop, times = asyncio.get_running_loop(), _Times(quiet_s=asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        read_s, quiet_s, counted_s = float("-inf"), loop.time(), float("-inf")
         self._epoch = None
-        counted_s = float("-inf")
         _log.info("delivering to webhooks")
         try:
             while True:
                 is_replaced = any(each.is_stale and each.is_done for each in self._hooks.values())
-                if is_replaced or loop.time() - times.read_s >= _READ_SECONDS:
-                    times.read_s = loop.time()
+                if is_replaced or loop.time() - read_s >= _READ_SECONDS:
+                    read_s = loop.time()
                     await self._read_hooks()
                     if not self._hooks:
                         return
-                if loop.time() - times.quiet_s >= _QUIET_SECONDS:
-                    times.quiet_s = loop.time()
+                if loop.time() - quiet_s >= _QUIET_SECONDS:
+                    quiet_s = loop.time()
                     self._slots.forget_quick()
                     for each in self._hooks.values():
                         self._touch(each)

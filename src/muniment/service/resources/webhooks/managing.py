@@ -22,7 +22,7 @@ from muniment.protocol.errors import InvalidBody, Overloaded, TooManyWebhooks, W
 from muniment.protocol.evm.address import Address
 from muniment.protocol.wire import encode, iso_time
 from muniment.service.resources.feed.events import Position
-from muniment.service.resources.feed.reading import check_position, newest, source_of
+from muniment.service.resources.feed.reading import newest, source_of
 from muniment.service.resources.webhooks import store
 from muniment.service.resources.webhooks.hook_state import reset_failures
 from muniment.service.resources.webhooks.sending import Sent, check_url, newest_secret_id, send, signers_of
@@ -184,11 +184,6 @@ def rotated(context: Context, hook: Hook) -> Hook:
     if signers_of(secrets, hook, now_ms) is None or hook.status == "suspended":
         return replace(after, old_secret_id=None, old_until_ms=None, status="pending", reason=UNCONFIRMED)
     return replace(after, old_secret_id=hook.secret_id, old_until_ms=now_ms + OLD_KEYS_MS)
-
-
-async def check_replay(context: Context, position: Position) -> None:
-    """Raise `CursorTooOld` for a position after which events are missing."""
-    await check_position(context, context.database, position)
 
 
 def secret_text(context: Context, hook: Hook) -> str:

@@ -24,6 +24,7 @@ from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.reply import JSON, NO_STORE, Ready
+from muniment.service.resources.feed.reading import check_position
 from muniment.service.resources.feed.waiting import client_names
 from muniment.service.resources.webhooks import managing, store
 from muniment.service.resources.webhooks.managing import run_test
@@ -171,7 +172,7 @@ async def replay_webhook(
     The cursor moves to the given one, and the events after it come next.
     """
     await managing.get(context, caller.maker, id)
-    await managing.check_replay(context, body.cursor)
+    await check_position(context, context.database, body.cursor)
     return await _shown(
         context,
         await managing.change(
