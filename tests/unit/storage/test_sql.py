@@ -25,15 +25,6 @@ def test_conditions_are_joined_with_and_in_their_order() -> None:
     assert where.parameters == [1, 2, 3]
 
 
-@each_row("falsy", [0, "", b"", False])
-def test_only_none_leaves_a_condition_out(falsy: object) -> None:
-    where = Where()
-    where.add_if("a = ?", falsy)
-    where.add_if("b = ?", None)
-    assert where.sql == " WHERE a = ?"
-    assert where.parameters == [falsy]
-
-
 def test_conditions_keep_their_order_and_their_values() -> None:
     where = Where.all_of(Condition("a = ?", (1,)), Condition("b"), Condition("c IN (?, ?)", (2, 3)))
     assert where.sql == " WHERE a = ? AND b AND c IN (?, ?)"

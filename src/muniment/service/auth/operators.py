@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, Final, LiteralString, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from muniment.protocol.errors import ConflictingCredentials, InvalidOperatorKey, MissingCredential, Refusal
 from muniment.protocol.evm.address import Address
@@ -152,10 +152,11 @@ async def audited(
     database: Database, *, operator: str | None, intent_hash: bytes | None, limit: int
 ) -> list[AuditEntry]:
     """The newest `limit` entries of the audit log, newest first; only those by `operator`, or about an intent."""
-    given: dict[LiteralString, object] = {"operator = ?": operator, "subject = ?": intent_hash}
     where = Where()
-    for clause, value in given.items():
-        where.add_if(clause, value)
+    if operator is not None:
+        where.add("operator = ?", operator)
+    if intent_hash is not None:
+        where.add("subject = ?", intent_hash)
     rows = await database.fetch_slow(
         f"SELECT at_ms, operator, action, subject FROM audit_entries{where.sql} ORDER BY seq DESC LIMIT ?",
         (*where.parameters, limit),

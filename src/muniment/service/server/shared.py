@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muniment.service.running.limits.overload import DelayedRefusals, delay_seconds, has_most
+from muniment.service.running.limits.overload import DelayedRefusals, delay_seconds, has_most, subtract
 from muniment.service.server.sending import UnreadAnswers
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ class Shared:
         """Stop counting a connection, which has ended."""
         self.connections -= 1
         for name in clients:
-            self._by_client[name] -= 1
-            if not self._by_client[name]:
-                del self._by_client[name]
+            subtract(self._by_client, name)
 
     async def delay_refusal(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
         """Wait before a refusal of `request` is sent, with its connection unread, if the limits of delays allow it."""

@@ -28,11 +28,6 @@ class Where:
         self._clauses.append(clause)
         self.parameters.extend(parameters)
 
-    def add_if(self, clause: LiteralString, parameter: object | None) -> None:
-        """Require `clause`, which has one `?`, unless `parameter` is None."""
-        if parameter is not None:
-            self.add(clause, parameter)
-
     @classmethod
     def all_of(cls, *conditions: Condition) -> Where:
         """The conjunction of `conditions`."""

@@ -7,6 +7,8 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from muniment.service.running.limits.overload import subtract
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator
 
@@ -90,9 +92,7 @@ class Waiters:
         self._groups[wanted].remove(waiter)
         self.count -= 1
         for name in waiter.client:
-            self._by_client[name] -= 1
-            if not self._by_client[name]:
-                del self._by_client[name]
+            subtract(self._by_client, name)
         if not self._groups[wanted]:
             del self._groups[wanted]
             self._broad.discard(wanted)

@@ -56,9 +56,9 @@ RAW_TYPE: Final = "application/vnd.ipld.raw"
 CAR_TYPE: Final = "application/vnd.ipld.car"
 # The empty identity CID: clients fetch it to detect a trustless gateway.
 PROBE: Final = "bafkqaaa"
-# The longest file name of common file systems.
 # The bytes that a field value may keep of a raw query; a server passes no others (RFC 9110 section 5.5).
 _PRINTABLE: Final = bytes(range(0x21, 0x7F)).decode()
+# The longest file name of common file systems.
 _FILENAME_LENGTH_MAX: Final = 255
 _FILENAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/\\]+")
 _NEITHER: Final = (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
@@ -36,7 +36,7 @@ from muniment.service.resources.webhooks.types import (
     WebhookId,
     WebhookUrl,
 )
-from muniment.service.running.limits.overload import has_most
+from muniment.service.running.limits.overload import has_most, subtract
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -293,8 +293,6 @@ async def remove_unconfirmed(tx: Transaction, context: Context) -> int:
     return await store.remove_unconfirmed(tx, context.now_ms() - PENDING_MS_MAX)
 
 
-T = TypeVar("T")
-
 EVENT_TYPE: Final = "muniment.webhook.challenge"
 # The outcome of an answer of 2xx whose body lacks the challenge.
 UNANSWERED: Final = "no-challenge"
@@ -343,15 +341,9 @@ def _slot(maker: Maker | None, client: tuple[str, ...]) -> Generator[None]:
     try:
         yield
     finally:
-        _leave(_tests, maker)
+        subtract(_tests, maker)
         for name in client:
-            _leave(_of_clients, name)
-
-
-def _leave(counts: Counter[T], key: T) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
+            subtract(_of_clients, name)
 
 
 async def _send_challenge(context: Context, hook: Hook) -> Sent:

@@ -29,6 +29,7 @@ from muniment.outgoing import OnBehalf, Unreachable, is_public
 from muniment.protocol.errors import InvalidBody
 from muniment.service.auth.secrets import derive_key, ring_of
 from muniment.service.resources.webhooks.types import DELIVERED
+from muniment.service.running.limits.overload import subtract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,9 +100,7 @@ class Slots(Generic[S]):
     def leave(self, sender: S) -> None:
         """Free the slot of a sender."""
         del self._taken[sender]
-        self._hosts[sender.host] -= 1
-        if not self._hosts[sender.host]:
-            del self._hosts[sender.host]
+        subtract(self._hosts, sender.host)
 
     def may_keep(self, sender: S) -> bool:
         """Whether the slot may serve another request: it is still of the right kind."""

@@ -121,19 +121,11 @@ class Limiter:
         self._rate = lru_cache(maxsize=None)(self._make_rate)
         self._rates: dict[Name, list[Rate]] = {name: [] for name in self._policies}
         self.client: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_client)
-        self._forwarder: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_forwarder)
+        self.forwarder: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_forwarder)
         self.key: Callable[[Name, tuple[tuple[str, int], ...]], Key] = lru_cache(maxsize=_KEPT)(self._make_key)
         for name, policy in self._policies.items():
             # No charge or debt reaches further than twice the window; one second is for rounding.
             memory.forget_after(name, now_ns() + 2 * policy.window_ns + 1_000_000_000)
-
-    def forwarder(self, peer: str) -> Client:
-        """The client for a `peer` that sends `X-Forwarded-For` while no proxy is trusted.
-
-        A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket,
-        and one warning is logged. `muniment doctor` names it too. Any other peer is an ordinary client.
-        """
-        return self._forwarder(peer)
 
     def owner(self, wallet: bytes) -> Key:
         """The limit on the triggers and functions that `wallet`, its 20 bytes, adds."""
@@ -146,6 +138,11 @@ class Limiter:
         return Client(self, _client_name(parsed), _buckets(parsed))
 
     def _make_forwarder(self, peer: str) -> Client:
+        """The client for a `peer` that sends `X-Forwarded-For` while no proxy is trusted.
+
+        A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket,
+        and one warning is logged. `muniment doctor` names it too. Any other peer is an ordinary client.
+        """
         parsed = _parsed(peer)
         client = self.client(peer)
         if parsed is None or not _is_near(parsed) or any(parsed in network for network in self._exempt):

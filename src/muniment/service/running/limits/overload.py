@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from muniment.protocol.errors import Overloaded
 from muniment.service.running.limits.costs import Shed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+K = TypeVar("K")
 
 # A site's bound, as a multiple of the bound of one client.
 SITE_SCALE: Final = 4
@@ -34,6 +36,13 @@ def has_most(names: Iterable[str], count_of: Callable[[str], int], most: int) ->
             return True
         most *= SITE_SCALE
     return False
+
+
+def subtract(counts: Counter[K], key: K, size: int = 1) -> None:
+    """Subtract `size` from a count, and forget a count of 0: names come from strangers."""
+    counts[key] -= size
+    if not counts[key]:
+        del counts[key]
 
 
 # Bytes of incomplete bodies in a process and of one client: a thousand JSON bodies of the largest size, and 128. So a
@@ -73,9 +82,7 @@ class HeldBodies:
         """Free `size` bytes that were added before."""
         self._bytes -= size
         for name in names:
-            self._by_name[name] -= size
-            if not self._by_name[name]:
-                del self._by_name[name]
+            subtract(self._by_name, name, size)
 
 
 # Weight that begins in one turn: 16 creates take two to four milliseconds, enough for one commit.
@@ -207,9 +214,7 @@ class DelayedRefusals:
             self._direct_count -= 1
             return
         self._proxied_count -= 1
-        self._proxied[client] -= 1
-        if not self._proxied[client]:
-            del self._proxied[client]
+        subtract(self._proxied, client)
 
 
 _MS: Final = 1_000_000
