@@ -37,7 +37,7 @@ def signature(number: int) -> Signature:
 def trigger(number: int, *, digest: int | None = None, created_at_ms: int = 1) -> triggers.NewRow:
     sig, of = signature(number), number if digest is None else digest
     return triggers.NewRow(
-        sig, SIGNER, of.to_bytes(32), bytes(32), "Mimic", 0, created_at_ms, lambda at_ms: f'{{"{sig}": {at_ms}}}'
+        sig.raw, SIGNER.raw, of.to_bytes(32), bytes(32), "Mimic", 0, created_at_ms, lambda at: f'{{"{sig}": {at}}}'
     )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ async def test_one_consent_under_many_signatures_is_one_record(two: itertools.cy
 async def test_one_signature_is_taken_by_one_consent(two: itertools.cycle[PostgresDatabase]) -> None:
     new = trigger(1)
     creates = [
-        create(next(two), triggers.NewRow(new.sig, SIGNER, n.to_bytes(32), bytes(32), "Mimic", 0, 1, new.record))
+        create(next(two), triggers.NewRow(new.sig, SIGNER.raw, n.to_bytes(32), bytes(32), "Mimic", 0, 1, new.record))
         for n in range(40)
     ]
     outcomes = await asyncio.gather(*creates, return_exceptions=True)

@@ -200,13 +200,17 @@ def _clock(now_ms: Callable[[], int] | None, monotonic_ms: Callable[[], int] | N
     return Clock(now_ms or _wall_ms, monotonic_ms or _monotonic_ms, steady_ms=steady_ms)
 
 
+# On Linux with the time for which the machine was suspended (clock_gettime(2)).
+_SINCE_START: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def _monotonic_ms() -> int:
-    """The time since the machine was started; on Linux with the time for which it was suspended (clock_gettime(2))."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+    """The time since the machine was started."""
+    return time.clock_gettime_ns(_SINCE_START) // 1_000_000
 
 
 def _database(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import Overloaded
@@ -199,7 +200,7 @@ def _units_of_head(request: Request) -> int:
     """Units for the length of the head; most heads are short and free."""
     if request.head_bytes_max <= HEAD_BYTES_FREE:
         return 0
-    size = len(request.path) + len(request.query) + sum(len(name) + len(value) for name, value in request.fields)
+    size = len(request.path) + len(request.query) + sum(map(len, chain.from_iterable(request.fields)))
     return max(size - HEAD_BYTES_FREE, 0) // HEAD_BYTES_PER_UNIT
 
 

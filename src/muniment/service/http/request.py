@@ -271,14 +271,9 @@ class Request:
         value = self.named.get(name)
         if value is None:
             return None
-        if self.has_repeated_fields and len(self.headers(name)) > 1:
+        if len(self.named) != len(self.fields) and len(self.headers(name)) > 1:
             raise invalid_parameter(name.decode(), "was sent more than once")
         return value.decode("latin-1")
-
-    @property
-    def has_repeated_fields(self) -> bool:
-        """Whether any header field occurs more than once."""
-        return len(self.named) != len(self.fields)
 
     async def chunks(self, bytes_max: int) -> AsyncGenerator[bytes]:
         """The body as it arrives.

@@ -120,8 +120,7 @@ class Clock:
 
     def now_ms(self) -> int:
         """The time."""
-        monotonic_ms, offset_ms = self._read()
-        return monotonic_ms + (offset_ms if self._reference is None else self._reference)
+        return self._read()[1]
 
     def monotonic_ms(self) -> int:
         """The time of the monotonic clock."""
@@ -154,7 +153,11 @@ class Clock:
 
     def doubt(self) -> Doubt | None:
         """The present doubt about the clock; None if it is trusted."""
-        monotonic_ms, _ = self._read()
+        return self.look()[1]
+
+    def look(self) -> tuple[int, Doubt | None]:
+        """The time, as `now_ms`, and the doubt about the clock, from one reading."""
+        monotonic_ms, now_ms = self._read()
         if left_ms := self._own.doubt_ms(monotonic_ms):
             step_ms = self._own.step_ms
             found = Doubt(f"the clock stepped by {'+' if step_ms > 0 else '-'}{span(step_ms)}", left_ms)
@@ -163,7 +166,7 @@ class Clock:
         else:
             found = None
         self._log_change(found)
-        return found
+        return now_ms, found
 
     def require(self) -> None:
         """Raise `ClockInDoubt` while the clock is in doubt."""
@@ -171,8 +174,10 @@ class Clock:
             raise found.refusal()
 
     def _read(self) -> tuple[int, int]:
+        """The monotonic time, and the time."""
         monotonic_ms = self._monotonic_ms()
-        return monotonic_ms, self._own.read(self._wall_ms() - monotonic_ms, monotonic_ms)
+        offset_ms = self._own.read(self._wall_ms() - monotonic_ms, monotonic_ms)
+        return monotonic_ms, monotonic_ms + (offset_ms if self._reference is None else self._reference)
 
     def _log_change(self, found: Doubt | None) -> None:
         reason = found.reason if found else ""

@@ -199,17 +199,19 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
     values = body.typed_data.values
     inputs = await _inputs(context, values.function_cid, "/typedData/values/functionCid")
     consent = rules.signed_consent(body, inputs, registry_domain(context.settings.protocol_name))
-    now_ms, owner = context.now_ms(), context.limiter.owner(body.signer.raw)
+    signer = body.signer.raw
+    (now_ms, doubt), owner = context.clock.look(), context.limiter.owner(signer)
     try:
         rules.check_size(_length(request, body), context.settings.trigger_bytes_max)
         _check_config(context, values.config, now_ms, "/typedData/values/config")
-        context.clock.require()
+        if doubt is not None:
+            raise doubt.refusal()
         context.disk.require()
         owner.check(NEW_TRIGGER)
     except Refusal:
         # A registered consent returns its record, even if it would be refused today. For a consent that passes, the
         # transaction finds the record.
-        known = await store.find_consent(context.database, body.signer, consent.digest)
+        known = await store.find_consent(context.database, signer, consent.digest)
         if known is None:
             raise
         _count(context, "repeated")
@@ -222,7 +224,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         return made[-1]
 
     new = store.NewRow(
-        body.sig, body.signer, consent.digest, values.function_cid.digest, context.settings.protocol_name,
+        body.sig.raw, signer, consent.digest, values.function_cid.digest, context.settings.protocol_name,
         rules.end_date_ms(values.config), now_ms, record_at,
     )  # fmt: skip
     record = await context.database.write(store.insertion(new))
@@ -297,8 +299,7 @@ def _check_config(context: Context, config: Mapping[str, Any], now_ms: int, poin
 
 def _length(request: Request, body: NewTrigger) -> int:
     """The length of the body in bytes; a chunked body counts as compact JSON."""
-    announced = request.header(b"content-length")
-    return int(announced) if announced is not None else len(encode(body))
+    return request.received if b"content-length" in request.named else len(encode(body))
 
 
 def _outside_values(refusal: Invalid) -> Invalid:

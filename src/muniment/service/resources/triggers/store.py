@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from muniment.protocol.errors import Fault, SignatureTaken, TriggerDeactivated, TriggerNotFound
-from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.types import DeactivationForm
 from muniment.service.storage.database import InsertOnce, Made
@@ -77,8 +76,8 @@ INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 1, ?
 class NewRow(msgspec.Struct, frozen=True):
     """A trigger to store; `record` makes its JSON from the time of its creation."""
 
-    sig: Signature
-    signer: Address
+    sig: bytes
+    signer: bytes
     digest: bytes
     function_digest: bytes
     protocol: str
@@ -104,10 +103,10 @@ async def find(database: Reader, sig: Signature) -> tuple[str, bool] | None:
     return (row[0], bool(row[1])) if row else None
 
 
-async def find_consent(database: Database | Transaction, signer: Address, digest: bytes) -> str | None:
+async def find_consent(database: Database | Transaction, signer: bytes, digest: bytes) -> str | None:
     """The record of a consent, with the signature that was registered first. Raises `TriggerDeactivated`."""
     row = await database.fetch_one(
-        "SELECT record, deactivated FROM triggers WHERE signer = ? AND digest = ?", (signer.raw, digest)
+        "SELECT record, deactivated FROM triggers WHERE signer = ? AND digest = ?", (signer, digest)
     )
     if row is None:
         return None
@@ -127,7 +126,7 @@ def insertion(new: NewRow) -> InsertOnce[str]:
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
-    key = (new.signer.raw, new.digest)
+    key = (new.signer, new.digest)
     return InsertOnce(BEFORE, key, "triggers", _COLUMNS, partial(_made, new), partial(insert, new=new))
 
 
@@ -150,7 +149,7 @@ def _dated(new: NewRow, created_at_ms: int) -> Made[str]:
     """The record of a new trigger, and its row."""
     record = new.record(created_at_ms)
     row = (
-        new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
+        new.sig, new.signer, new.digest, new.function_digest, new.protocol,
         new.end_date_ms, created_at_ms, record,
     )  # fmt: skip
     return Made(record, row)
@@ -158,12 +157,11 @@ def _dated(new: NewRow, created_at_ms: int) -> Made[str]:
 
 async def insert(transaction: Transaction, new: NewRow) -> str:
     """As `insertion`, by itself."""
-    ((newest_ms, known),) = await transaction.fetch(BEFORE, (new.signer.raw, new.digest))
-    if known is not None:
-        return _active(known)
-    record, row = _dated(new, await date_row(transaction, new.created_at_ms, newest_ms or 0))
-    if await _add(transaction, row):
-        return record
+    (before,) = await transaction.fetch(BEFORE, (new.signer, new.digest))
+    if (made := _made(new, before)) is None:
+        made = _dated(new, await date_row(transaction, new.created_at_ms, before[0]))
+    if not made.values or await _add(transaction, made.values):
+        return made.result
     if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
         return known
     # The same 65 bytes may be a valid signature over another digest by another address, but they name one record.

@@ -7,7 +7,6 @@ would fail.
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -35,28 +34,22 @@ def reserve_of(size: int) -> int:
     return min(size // _RESERVE_SHARE, _RESERVE_BYTES_MAX)
 
 
-def room_at(directory: Path) -> tuple[int, int]:
-    """The free bytes of the disk of a directory, and its reserve. Raises `OSError`."""
-    usage = shutil.disk_usage(directory)
-    return usage.free, reserve_of(usage.total)
-
-
 class DiskReserve:
     """The disks that a process stores on, without those of a PostgreSQL server or a bucket.
 
-    Asking takes some microseconds for each directory.
+    Asking takes some microseconds for each disk.
     """
 
     def __init__(self, directories: Iterable[Path]) -> None:
         """`directories` are those of the data, of an SQLite file and of blocks."""
-        self._directories = tuple(dict.fromkeys(directories))
+        self._directories = tuple({_disk_of(each): str(each) for each in directories}.values())
         # Whether the last upload, and the last other record, was refused. A change is logged.
         self._refused = {1: False, UPLOAD_RESERVES: False}
 
     @property
     def is_used(self) -> bool:
         """Whether only deactivations and log-ins are stored."""
-        return self._is_below(1)
+        return self._is_any_below(1)
 
     def require(self) -> None:
         """Return when another record may be added. Raises `DiskAlmostFull`."""
@@ -67,7 +60,7 @@ class DiskReserve:
         self._require(UPLOAD_RESERVES)
 
     def _require(self, reserves: int) -> None:
-        is_below = self._is_below(reserves)
+        is_below = self._is_any_below(reserves)
         if is_below != self._refused[reserves]:
             self._refused[reserves] = is_below
             kind = "uploads" if reserves == UPLOAD_RESERVES else "creates"
@@ -79,10 +72,22 @@ class DiskReserve:
                 facts={"retryAfter": _RETRY_AFTER_S},
             )
 
-    def _is_below(self, reserves: int) -> bool:
-        for directory in self._directories:
-            with suppress(OSError):  # the directory does not exist: the write itself fails, or creates it
-                free, reserve = room_at(directory)
-                if free < reserves * reserve:
-                    return True
+    def _is_any_below(self, reserves: int) -> bool:
+        return any(_is_below(each, reserves) for each in self._directories)
+
+
+def _disk_of(directory: Path) -> object:
+    """Equal for directories with the same free bytes: their device, and its size, which a quota on one may change."""
+    try:
+        return directory.stat().st_dev, shutil.disk_usage(directory).total
+    except OSError:  # the directory does not exist yet
+        return directory
+
+
+def _is_below(directory: str, reserves: int) -> bool:
+    """Whether less than so many reserves is free on the disk of a directory."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:  # the directory does not exist: the write itself fails, or creates it
         return False
+    return usage.free < reserves * reserve_of(usage.total)

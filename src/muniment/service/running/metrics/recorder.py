@@ -97,6 +97,8 @@ class Metrics:
         # The value of the label `worker`: what the process does, and its region.
         self.worker = f"{role}-{values.region}"
         self._now_s = now_s
+        # By name and labels, which are few.
+        self._known: dict[tuple[str | tuple[str, str], ...], Counter] = {}
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
         # The third element is the part that its counter has counted already.
         self._counters: list[tuple[Counter, Callable[[], float], float]] = []
@@ -114,7 +116,10 @@ class Metrics:
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of the metric `name` with these labels. Raises `KeyError` for a name that no metric has."""
-        return Counter(self.values.own, self.place(name, labels))
+        key = name, *labels.items()
+        if (counter := self._known.get(key)) is None:
+            counter = self._known[key] = Counter(self.values.own, self.place(name, labels))
+        return counter
 
     def histogram(self, name: str, **labels: str) -> Histogram:
         """The histogram, likewise."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Parameters, Row, Transaction, Work
@@ -117,10 +117,10 @@ def is_failure(error: sqlite3.DatabaseError) -> bool:
 
 def _drive(work: Awaitable[T]) -> T:
     """Run a coroutine that never suspends to its end."""
-    coroutine = cast("Coroutine[Any, Any, T]", work)
+    steps = work.__await__()
     try:
-        coroutine.send(None)
+        next(steps)
     except StopIteration as stop:
-        return cast("T", stop.value)
-    coroutine.close()
+        return stop.value
+    steps.close()
     raise RuntimeError("a work awaits only the methods of its transaction")

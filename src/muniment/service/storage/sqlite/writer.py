@@ -57,7 +57,8 @@ class Writer:
         self.after_commit: Callable[[], object] = bool
         # The thread has ended: there are no more writes.
         self.is_over = False
-        self._lock = threading.Condition()  # guards all of these; notified when a group has ended
+        self._lock = threading.RLock()  # guards all of these
+        self._ended = threading.Condition(self._lock)  # notified when a group has ended
         self._handed_over: SimpleQueue[Group | None] = SimpleQueue()
         self._finishing: Group | None = None  # the group of the thread, whose callers have no outcome yet
         self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
@@ -87,7 +88,7 @@ class Writer:
                 if group := self._take():
                     self._give(group)
                 elif self._is_busy:
-                    self._lock.wait()
+                    self._ended.wait()
         self._handed_over.put(None)
         self._thread.join()
         self._connection.close()
@@ -179,7 +180,7 @@ class Writer:
                 with self._lock:
                     self._backlog.committed(time.monotonic() - begun)
                     self._is_busy = False
-                    self._lock.notify_all()
+                    self._ended.notify_all()
                 self._call_next()
         finally:
             with self._lock:
@@ -205,7 +206,7 @@ class Writer:
                         left += group.jobs
                         self._roll_back()
                         self._is_busy = False
-            self._lock.notify_all()
+            self._ended.notify_all()
         _refuse(left, "the database no longer has a writer")
 
     def _finish(self, group: Group) -> None:
