@@ -104,7 +104,7 @@ async def _on_postgres() -> tuple[list[float], list[float]]:
 
 
 def _with_event(number: int) -> _Add:
-    new = store.NewRow(_sig(number), _OWNER, _digest(number), _digest(0), "Mimic", 0, 1, lambda _: _RECORD)
+    new = store.NewRow(_sig(number).raw, _OWNER.raw, _digest(number), _digest(0), "Mimic", 0, 1, lambda _: _RECORD)
     return store.insertion(new)
 
 

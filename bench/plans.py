@@ -80,7 +80,7 @@ def function(number: int) -> BundleCid:
 
 
 def new_row(n: int) -> NewRow:
-    return NewRow(sig_of(-1 - n), signer(n + 1), hash_of("new", n), hash_of("function", 1), "Mimic", 0, NOW_MS,
+    return NewRow(sig_of(-1 - n).raw, signer(n + 1).raw, hash_of("new", n), hash_of("function", 1), "Mimic", 0, NOW_MS,
                   lambda _: "." * 1_200)  # fmt: skip
 
 
@@ -92,7 +92,7 @@ DAY = 86_400_000
 TRIGGERS: Final[list[Case]] = [
     ("GET /triggers/{sig}", lambda db, rows, n: store.find(db, sig_of(rows // 2 + n))),
     ("the consent of a signer (POST /triggers)",
-     lambda db, rows, n: store.find_consent(db, signer(1 + n), hash_of("digest", rows // 2 + n))),
+     lambda db, rows, n: store.find_consent(db, signer(1 + n).raw, hash_of("digest", rows // 2 + n))),
     triggers_listed("newest", lambda _, __: {}),
     triggers_listed("of the signer with most", lambda _, n: {"signer": signer(1 + n)}),
     triggers_listed("of a signer with few", lambda _, n: {"signer": signer(SIGNERS // 2 + n)}),
