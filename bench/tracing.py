@@ -78,7 +78,7 @@ async def measure(url: str) -> dict[str, list[float]]:
         settings = replace(unlimited(Path(folder)), log_level="error", rate_limit_client="6000000/60s")
         context = build_context(settings)
         await context.database.migrate()
-        function = NewFunction(Cid.parse(CID).digest, bytes(32), dict(INPUTS), context.now_ms(), "{}")
+        function = NewFunction(Cid.parse(CID).digest, bytes(32), dict(INPUTS), context.clock.now_ms(), "{}")
         await context.database.write(lambda tx: insert(tx, function, Address.parse(SIGNER), "Benchmark", "1.0.0"))
         bodies = signed_triggers(range(CONNECTIONS))
         app = Application(context)

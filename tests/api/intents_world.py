@@ -31,7 +31,7 @@ __all__ = [
 
 async def record(context: Context, *bodies: dict[str, Any]) -> list[str]:
     """Record intents in this order, now; their hashes."""
-    return await record_at(context, *((context.now_ms(), body) for body in bodies))
+    return await record_at(context, *((context.clock.now_ms(), body) for body in bodies))
 
 
 async def record_at(

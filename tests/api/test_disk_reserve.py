@@ -91,7 +91,7 @@ async def test_operators_and_makers_of_webhooks_leave_the_reserve_alone(
     known = await operator.recorded(IntentDraft(1))
     full = IntentDraft(1).saying(proposals=[proposal()], logs=[log()])
     own, other = Relayer(client, operator.key), await relayer(context, client, "other")
-    run = once_body(await registered_once(client), context.now_ms(), blocks=[BLOCK])
+    run = once_body(await registered_once(client), context.clock.now_ms(), blocks=[BLOCK])
     recorded = await own.record(run)
     leave(GIB - 1)
     async with nothing_stored():

@@ -123,7 +123,7 @@ async def test_what_the_chain_executed_holds_its_nonce_for_ever_though_another_i
     assert (await operator.put(meanwhile)).status_code == 200
     subject = FIRST.hash if told_by == "the intent" else hash_of_proposal(FIRST.hash, operations_proposal())
     fact = executed(subject)
-    moment = Moment(context.now_ms(), HOUR)
+    moment = Moment(context.clock.now_ms(), HOUR)
 
     async def watch(tx: Any) -> None:
         await insert_facts(tx, [fact])

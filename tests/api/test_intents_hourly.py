@@ -23,7 +23,7 @@ OLDEST_MS = BEGIN_MS - (HOURS - 1) * HOUR_MS
 
 
 def moment_of(context: Context) -> Moment:
-    return Moment(context.now_ms(), GRACE_S)
+    return Moment(context.clock.now_ms(), GRACE_S)
 
 
 class Counts:

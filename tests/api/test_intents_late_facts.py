@@ -23,7 +23,7 @@ async def test_intents_that_a_failed_receipt_says_nothing_about_hold_up_no_other
     context: Context, monkeypatch: pytest.MonkeyPatch, body: Any, named_by: str
 ) -> None:
     monkeypatch.setattr(chain_facts, "_LATE_INTENTS_MAX", 2)
-    moment = Moment(context.now_ms(), HOUR)
+    moment = Moment(context.clock.now_ms(), HOUR)
     named: dict[str, Any] = {"transactionHash": FAILED}
     members = named if named_by == "the intent" else {"proposals": [proposal_body(1, **named)]}
     await record(context, *(intent_body(n, status="enqueued", **members) for n in range(4)))

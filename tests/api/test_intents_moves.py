@@ -148,7 +148,7 @@ def success_of(intent: str) -> Fact:
 
 async def chain_tells(context: Context, intent: str) -> None:
     """The watcher has read that the intent was executed."""
-    fact, moment = success_of(intent), Moment(context.now_ms(), GRACE_S)
+    fact, moment = success_of(intent), Moment(context.clock.now_ms(), GRACE_S)
     await context.database.write(lambda tx: insert_facts(tx, [fact]))
     await context.database.write(lambda tx: apply_to_subjects(tx, [fact.subject], moment))
 

@@ -96,7 +96,7 @@ async def test_a_client_that_follows_cursors_sees_each_row_of_two_writers_once(
         names: list[str] = []
         for nonce in range(40):
             body = intent_body(nonce, user=USERS[number])
-            names += await record_at(context, (context.now_ms(), body), database=others[number])
+            names += await record_at(context, (context.clock.now_ms(), body), database=others[number])
         return names
 
     async def follow() -> list[str]:

@@ -46,7 +46,7 @@ async def imported(context: Context, content: bytes) -> tuple[Tally, list[tuple[
     def note(number: int, refusal: Refusal) -> None:
         refused.append((number, refusal.code))
 
-    return await import_lines(context.database, io.BytesIO(content), context.now_ms, note), refused
+    return await import_lines(context.database, io.BytesIO(content), context.clock.now_ms, note), refused
 
 
 async def emptied(context: Context) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from muniment.service.context import Context
+from muniment.service.http.admission import ClientAddresses
 from muniment.service.resources.feed import hub as hub_module, reading
 from muniment.service.resources.feed.events import EVERYTHING, EventFilter, Position
 from muniment.service.resources.feed.hub import Hub
@@ -50,7 +51,7 @@ def stream_of(hub: Hub, epoch: int, purse: Purse, name: str, wanted: EventFilter
 async def hub(context: Context, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     """The hub of a registry with many events, of which it keeps few in memory."""
     monkeypatch.setattr(hub_module, "RECENT_EVENTS_MAX", 10)
-    monkeypatch.setattr(Context, "client", lambda *_: "client")
+    monkeypatch.setattr(ClientAddresses, "address", lambda *_: "client")
 
     async def fill(tx: Transaction) -> None:
         for number in range(EVENTS):

@@ -43,7 +43,7 @@ async def test_each_fact_becomes_the_entry_that_its_record_says(
     client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
     await turn(context, clock)
-    began_at = iso_time(context.now_ms() // 1000 * 1000)
+    began_at = iso_time(context.clock.now_ms() // 1000 * 1000)
     cid = await deploy(client, wallet=ALICE)
     clock.advance(seconds=5)
     await deploy(client, wallet=BOB)  # the same bytes: another creator of the same function
@@ -74,7 +74,7 @@ async def test_each_fact_becomes_the_entry_that_its_record_says(
     assert (epoch.size, len(found)) == (7, 7)
     checkpoint, at_s = await shown(context)
     assert (checkpoint.size, checkpoint.root) == (7, naive(await entries_of(context)))
-    assert at_s == context.now_ms() // 1000
+    assert at_s == context.clock.now_ms() // 1000
 
 
 async def test_facts_from_before_the_log_stand_before_the_entry_that_says_so(
@@ -130,7 +130,7 @@ async def test_a_fact_dated_later_waits_for_its_time(context: Context, clock: Cl
     assert (await turn(context, clock)).size == 2
     clock.advance(minutes=5)
     assert (await turn(context, clock)).size == 3
-    assert (await shown(context)).at_s >= context.now_ms() // 1000 - 1
+    assert (await shown(context)).at_s >= context.clock.now_ms() // 1000 - 1
 
 
 async def test_a_checkpoint_that_has_not_grown_is_signed_again_for_its_time_which_never_goes_back(
@@ -144,7 +144,7 @@ async def test_a_checkpoint_that_has_not_grown_is_signed_again_for_its_time_whic
     clock.advance(seconds=60)
     await turn(context, clock)
     second = await shown(context)
-    assert (second.checkpoint, second.at_s) == (first.checkpoint, context.now_ms() // 1000)
+    assert (second.checkpoint, second.at_s) == (first.checkpoint, context.clock.now_ms() // 1000)
     clock.advance(hours=-1)
     await add_triggers(context, 1)
     await turn(context, clock)

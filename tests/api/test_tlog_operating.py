@@ -249,4 +249,4 @@ async def test_the_state_tells_what_waits_and_what_is_known(context: Context, cl
 
 
 def iso(context: Context) -> str:
-    return iso_time(context.now_ms() // 1000 * 1000)
+    return iso_time(context.clock.now_ms() // 1000 * 1000)

@@ -92,11 +92,11 @@ async def test_every_kind_of_record_is_proved(
     # The log began after them: its first entry, the records from before it, the entry that says so.
     assert [each.at for each in found] == [1, 2, 3, 4]
     assert {(each.origin, each.size, each.signed_at_s) for each in found} == {
-        (f"{NAME}/log/1", 6, context.now_ms() // 1000)
+        (f"{NAME}/log/1", 6, context.clock.now_ms() // 1000)
     }
     vkey = keys_of_log(f"{NAME}/log/1", bytes.fromhex(KEY))[0].verifier.text
     assert await registry.log.prove(await registry.triggers.get(sig), vkey=vkey) == found[2]
-    followed = await registry.log.follow(None, Rules(context.now_ms() // 1000))
+    followed = await registry.log.follow(None, Rules(context.clock.now_ms() // 1000))
     assert (followed.size, followed.faults) == (6, [])
 
 

@@ -204,7 +204,7 @@ async def test_one_request_deactivates_a_hundred_triggers(client: httpx2.AsyncCl
         for n, sig in enumerate(many[1:]):
             row = NewRow(
                 sig=Signature(sig).raw, signer=Address.parse(OWNER.address).raw, digest=n.to_bytes(32),
-                function_digest=bytes(32), protocol="Mimic", end_date_ms=0, created_at_ms=context.now_ms(),
+                function_digest=bytes(32), protocol="Mimic", end_date_ms=0, created_at_ms=context.clock.now_ms(),
                 record=lambda _, sig=sig: json.dumps({**first, "sig": sig}),
             )  # fmt: skip
             await store.insert(tx, row)

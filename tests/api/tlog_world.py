@@ -101,7 +101,7 @@ async def insert_rows(tx: Transaction, into: LiteralString, rows: list[tuple[Any
 
 async def add_triggers(context: Context, count: int, first: int = 1) -> None:
     """Rows of triggers in one transaction, as a process stores them; their records have what entries take from them."""
-    now_ms = context.now_ms()
+    now_ms = context.clock.now_ms()
     record = f'{{"functionCid":"Qm","description":"d","createdAt":"{iso_time(now_ms)}"}}'
 
     async def insert(tx: Transaction) -> None:

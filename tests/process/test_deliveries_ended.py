@@ -74,7 +74,7 @@ async def refuse_before(registry: Registry, hook_id: WebhookId, count: int) -> N
     async def write(tx: Transaction) -> None:
         rows = await tx.fetch("SELECT seq FROM events ORDER BY seq LIMIT ?", (count,))
         for (seq,) in rows:
-            await store.add_dead_letter(tx, hook.id, DeadLetter(hook.epoch, seq, registry.context.now_ms(), 422))
+            await store.add_dead_letter(tx, hook.id, DeadLetter(hook.epoch, seq, registry.context.clock.now_ms(), 422))
         assert await store.store_progress(tx, replace(hook, seq=rows[-1][0]))
 
     await registry.context.database.write(write)

@@ -197,7 +197,7 @@ async def test_an_export_is_imported_when_the_watcher_wrote_into_a_full_log(
     line = b"".join(
         [piece async for piece in json_lines.exported_lines(watched.context.database, json_lines.Exported())]
     )
-    checked = json_lines.check_line(line.rstrip(), protocol="Mimic", chains={}, now_ms=watched.context.now_ms())
+    checked = json_lines.check_line(line.rstrip(), protocol="Mimic", chains={}, now_ms=watched.context.clock.now_ms())
     assert checked is not None
     assert len(checked.logs) == LOGS_MAX
     assert checked.new.status == "succeeded"

@@ -67,7 +67,7 @@ class World:
         return row[0] if row else 0
 
     async def holder(self) -> str:
-        now_ms = self.watched.context.now_ms()
+        now_ms = self.watched.context.clock.now_ms()
         row = await self.watched.context.database.fetch_one("SELECT holder FROM leases WHERE until_ms > ?", (now_ms,))
         return row[0] if row else ""
 

@@ -45,7 +45,7 @@ async def client_of(app: Application, address: str = "127.0.0.1") -> AsyncGenera
 @asynccontextmanager
 async def another_process(context: Context, limits: DatabaseLimits = PATIENT) -> AsyncGenerator[Context]:
     """A context on the data of `context`, as of another process, with other limits."""
-    made = build_context(context.settings, now_ms=context.now_ms, database_limits=limits)
+    made = build_context(context.settings, now_ms=context.clock.now_ms, database_limits=limits)
     try:
         yield made
     finally:

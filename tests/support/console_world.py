@@ -89,7 +89,7 @@ async def fill(
     context: Context, client: httpx2.AsyncClient, set_time: Callable[[int], None], *, intents: int = 120
 ) -> World:  # fmt: skip
     """Fill the registry of `context`; `set_time` moves its clock, which is at the present again at the end."""
-    world, now_ms = World(), context.now_ms()
+    world, now_ms = World(), context.clock.now_ms()
     chance = random.Random(7)
     set_time(now_ms - 30 * HOUR_MS)
     for number, bundle in enumerate((SWEEP, THRESHOLD, REFILL, Bundle("Hostile", "1.0.0", HOSTILE))):

@@ -54,7 +54,7 @@ class Turns:
                 "data_dir": str(settings.data_dir), "database_url": settings.database_url,
                 "tlog_name": settings.tlog_name, "tlog_key": settings.tlog_key, "log_level": "error",
             },
-            "now_ms": context.now_ms(), "steps": list(steps), "count": count,
+            "now_ms": context.clock.now_ms(), "steps": list(steps), "count": count,
         }  # fmt: skip
         print(json.dumps(given), file=self._process.stdin, flush=True)
         return json.loads(self._process.stdout.readline())

@@ -107,7 +107,7 @@ def signed(to: str, body: dict[str, Any], chain: Chain, wallet: Wallet = SOLVER)
 async def operator_key(context: Context, name: str = "relayer", address: str | None = None) -> str:
     """A new operator's key; `address` names the operator in runs."""
     key, named = operators.new_key(secrets.token_bytes), None if address is None else Address.parse(address)
-    await context.database.write(lambda tx: operators.add(tx, name, key, context.now_ms(), named))
+    await context.database.write(lambda tx: operators.add(tx, name, key, context.clock.now_ms(), named))
     return key
 
 

@@ -101,7 +101,7 @@ async def relayer(context: Context, client: httpx2.AsyncClient, name: str = "rel
     """A new operator; its address ends with `number`, and 0 is none."""
     key = operators.new_key(secrets.token_bytes)
     address = Address.from_raw(number.to_bytes(20)) if number else None
-    await context.database.write(lambda tx: operators.add(tx, name, key, context.now_ms(), address))
+    await context.database.write(lambda tx: operators.add(tx, name, key, context.clock.now_ms(), address))
     return Relayer(client, key, str(Address.from_raw(number.to_bytes(20))))
 
 

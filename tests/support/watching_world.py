@@ -106,7 +106,7 @@ class Registry:
 
     @property
     def now(self) -> Moment:
-        return Moment(self.context.now_ms(), GRACE_S)
+        return Moment(self.context.clock.now_ms(), GRACE_S)
 
     async def record(self, body: dict[str, Any]) -> str:
         context, now = self.context, self.now

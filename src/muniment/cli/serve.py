@@ -55,7 +55,7 @@ def load_application() -> ServedApplication:
     context = application.context
     served = ServedApplication(
         application, application.lifespan,
-        now_s=lambda: context.now_ms() / 1000, head_seconds_max=settings.body_timeout_s,
+        now_s=lambda: context.clock.now_ms() / 1000, head_seconds_max=settings.body_timeout_s,
         connections_max=settings.connections_max,
         is_proxy=application.admission.is_proxy, client_names=application.admission.client_names,
     )  # fmt: skip

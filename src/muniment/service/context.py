@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar
 
 from muniment.protocol.errors import NotReady
-from muniment.protocol.ipfs.unixfs import PROFILES
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.request import Request
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.chains.holdings import Holdings
     from muniment.outgoing import Outgoing
-    from muniment.protocol.ipfs.unixfs import Profile
     from muniment.service.blocks.store import BlockStore
     from muniment.service.running.clock import Clock
     from muniment.service.running.limits.disk import DiskReserve
@@ -81,20 +80,5 @@ class Context:
     tracer: Tracer | None
     serving: Serving = Serving()
 
-    @property
-    def profile(self) -> Profile:
-        """The UnixFS profile of new bundles."""
-        return PROFILES[self.settings.unixfs_profile]
-
-    def client(self, request: Request) -> str:
-        """The client address of a request."""
-        return self.clients.address(request)
-
-    def now_ms(self) -> int:
-        """The time, in milliseconds since 1970."""
-        return self.clock.now_ms()
-
-    @classmethod
-    def from_request(cls, request: Request) -> Self:
-        """The context that the application put into the request."""
-        return request.context
+    # The context that the application put into a request.
+    from_request: ClassVar[Callable[[Request], Context]] = attrgetter("context")

@@ -51,7 +51,8 @@ class World:
         self.refused, self.shared = [], []
         return Import(
             database=self.context.database, protocol="Mimic", chains=CATALOGUE, grace_s=3600,
-            now_ms=self.context.now_ms, source=source, progress=progress or Progress(), lines_per_batch=lines_per_batch,
+            now_ms=self.context.clock.now_ms, source=source, progress=progress or Progress(),
+            lines_per_batch=lines_per_batch,
             on_refused=lambda n, x: self.refused.append((n, x)), on_shared=lambda n, x: self.shared.append((n, x)),
         )  # fmt: skip
 

@@ -90,7 +90,7 @@ class Watcher:
     async def _take(self, holder: str) -> bool:
         context = self.context
         try:
-            return await context.database.write(lambda tx: take_lease(tx, holder, context.now_ms()))
+            return await context.database.write(lambda tx: take_lease(tx, holder, context.clock.now_ms()))
         except Refusal as error:
             _log.warning("cannot ask for the lease", detail=error.detail)
             return False
@@ -124,7 +124,7 @@ class Watcher:
         while True:
             await asyncio.sleep(_RENEWED_SECONDS)
             try:
-                await context.database.write(lambda tx: renew_lease(tx, holder, context.now_ms()))
+                await context.database.write(lambda tx: renew_lease(tx, holder, context.clock.now_ms()))
             except Refusal as error:
                 _log.warning("cannot renew the lease", detail=error.detail)
 
@@ -177,7 +177,7 @@ class Watcher:
             confirmations=context.settings.confirmations if chain.confirmations is None else chain.confirmations,
             database=context.database,
             holder=holder,
-            now_ms=context.now_ms,
+            now_ms=context.clock.now_ms,
             grace_s=context.settings.settlement_grace_s,
             limits=self.limits,
         )

@@ -140,10 +140,12 @@ _OUTCOMES: Final = {
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
-    lambda tx, context: mark_ended(tx, context.now_ms()),
-    lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
-    lambda tx, context: remove_old(tx, context.database.visible_before, context.now_ms(), context.settings.feed_days),
-    lambda tx, context: remove_old_runs(tx, context.now_ms() - context.settings.runs_keep_days * DAY_MS),
+    lambda tx, context: mark_ended(tx, context.clock.now_ms()),
+    lambda tx, context: mark_expired(tx, Moment(context.clock.now_ms(), context.settings.settlement_grace_s)),
+    lambda tx, context: remove_old(
+        tx, context.database.visible_before, context.clock.now_ms(), context.settings.feed_days
+    ),
+    lambda tx, context: remove_old_runs(tx, context.clock.now_ms() - context.settings.runs_keep_days * DAY_MS),
     remove_unconfirmed,
 )
 

@@ -127,7 +127,7 @@ def _look_at_files(context: Context) -> None:
             log.set(file.with_name(f"{file.name}-wal").stat().st_size)
     with suppress(OSError):
         made_s = settings.backup_mark.stat().st_mtime
-        backup.set(max(0.0, context.now_ms() / 1000 - made_s))
+        backup.set(max(0.0, context.clock.now_ms() / 1000 - made_s))
 
 
 # Below this, deactivations and the write-ahead log may not fit: not ready, before writes fail. A small disk keeps less

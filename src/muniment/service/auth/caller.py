@@ -64,7 +64,7 @@ async def check_generation(context: Context, address: Address, generation: int) 
     )
     current, grace_until_ms = row or (0, 0)
     # A grace period beyond the maximum came from a clock that was ahead.
-    in_grace = generation == current - 1 and 0 < grace_until_ms - context.now_ms() <= GRACE_MS_MAX
+    in_grace = generation == current - 1 and 0 < grace_until_ms - context.clock.now_ms() <= GRACE_MS_MAX
     if generation != current and not in_grace:
         raise InvalidApiKey("this API key was replaced; GET /users/api-key returns the current one")
 
@@ -86,7 +86,7 @@ _SIGNATURE_ONLY: Final[Options] = {
 
 def issue_token(context: Context, address: Address, lifetime_s: int) -> str:
     """A token for a client that has proved control of `address`, valid for `seconds`."""
-    secret, now_s = ring_of(context.secrets()).newest, context.now_ms() // 1000
+    secret, now_s = ring_of(context.secrets()).newest, context.clock.now_ms() // 1000
     claims = {
         "iss": context.settings.issuer, "aud": context.settings.issuer, "sub": str(address),
         "iat": now_s, "nbf": now_s, "exp": now_s + lifetime_s,
@@ -98,7 +98,7 @@ def issue_token(context: Context, address: Address, lifetime_s: int) -> str:
 def check_token(context: Context, token: str) -> Address:
     """The address in a token. Raises `InvalidToken`."""
     claims = _signed_claims(ring_of(context.secrets()), token)
-    now_s = context.now_ms() // 1000
+    now_s = context.clock.now_ms() // 1000
     not_before, expires = claims.get("nbf"), claims.get("exp")
     if type(not_before) is not int or type(expires) is not int:
         raise InvalidToken("the token lacks nbf or exp")

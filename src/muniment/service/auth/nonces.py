@@ -144,13 +144,13 @@ _last_slots: OrderedDict[bytes, int] = OrderedDict()
 
 async def issue_nonce(context: Context, address: Address) -> Nonce:
     """A nonce for `address` from an unused slot of this window. Raises `TooManyLogins` when all slots are used."""
-    window = await window_at(context.database, context.now_ms())
+    window = await window_at(context.database, context.clock.now_ms())
     rows = await context.database.fetch(
         "SELECT slot FROM used_nonces WHERE address = ? AND nonce_window = ?", (address.raw, window)
     )
     free = sorted(set(range(SLOTS)) - {slot for (slot,) in rows})
     if not free:
-        seconds = WINDOW_MS // 1000 - context.now_ms() % WINDOW_MS // 1000
+        seconds = WINDOW_MS // 1000 - context.clock.now_ms() % WINDOW_MS // 1000
         raise TooManyLogins(
             f"this address has logged in {SLOTS} times within five minutes",
             facts=refusal_facts("wallet-login", SLOTS, WINDOW_MS // 1000, seconds),

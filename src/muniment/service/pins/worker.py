@@ -299,7 +299,7 @@ class Pinner:
         while True:
             seconds = self.limits.search_seconds
             try:
-                if added := await queue.add_missing(self.context.database, self.context.now_ms()):
+                if added := await queue.add_missing(self.context.database, self.context.clock.now_ms()):
                     _log.info("bundles added to the queue of pins", count=added)
             except Exception as error:  # noqa: BLE001 - one of these tasks that ended would end all of them
                 _log.warning("cannot look for bundles to pin", error=type(error).__name__, detail=str(error))
@@ -342,14 +342,14 @@ class Pinner:
     async def _pin_next(self, node: Node) -> bool:
         """Pin the bundle that is due first; whether any was due. Raises `NodeFailed`, `Unavailable`."""
         context = self.context
-        taken = await queue.take(context.database, context.now_ms(), self.limits.lease_ms)
+        taken = await queue.take(context.database, context.clock.now_ms(), self.limits.lease_ms)
         if taken is None:
             return False
         try:
             if not await node.has_pinned(taken.cid.parts):
                 await node.pin(taken.cid.parts, context.blocks.get)
         except NodeFailed as error:
-            now_ms = context.now_ms()
+            now_ms = context.clock.now_ms()
             await queue.give_back(context.database, taken, now_ms, taken.failures, str(error))
             raise
         except PinFailed as error:
@@ -358,10 +358,10 @@ class Pinner:
             await self._put_off(taken, f"{refusal.code}: {refusal.detail}")
         except asyncio.CancelledError:  # the process stops: another process need not wait for the end of the lease
             with suppress(Refusal):
-                await queue.release(context.database, taken, context.now_ms())
+                await queue.release(context.database, taken, context.clock.now_ms())
             raise
         else:
-            await queue.finish(context.database, taken, context.now_ms())
+            await queue.finish(context.database, taken, context.clock.now_ms())
             _log.info("pinned", cid=taken.cid)
         return True
 
@@ -369,7 +369,7 @@ class Pinner:
         """Try the bundle again later."""
         failures = taken.failures + 1
         wait_ms = int(self._jittered(self.limits.wait_ms, self.limits.wait_ms_max, failures))
-        due_at_ms = self.context.now_ms() + wait_ms
+        due_at_ms = self.context.clock.now_ms() + wait_ms
         await queue.give_back(self.context.database, taken, due_at_ms, failures, error)
         _log.warning("not pinned", cid=taken.cid, detail=error, failures=failures, waits_s=round(wait_ms / 1000))
 

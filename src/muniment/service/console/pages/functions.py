@@ -46,7 +46,7 @@ async def list_page(context: Context, request: Request) -> Page:
     root, query = root_from(request.path), reading.read_query(request, _QUERY)
     found = await reading.listing(list_functions, context, request, query, Function)
     none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
-    shown = rows.functions(found.records, root, context.now_ms(), none=none)
+    shown = rows.functions(found.records, root, context.clock.now_ms(), none=none)
     end = action(f"{root}console/deploy", "Deploy a function")
     return listing_page(request, "functions", found, _FILTERS, shown, end=end)
 
@@ -54,7 +54,7 @@ async def list_page(context: Context, request: Request) -> Page:
 @page("/console/functions/{cid}")
 async def function_page(context: Context, request: Request, cid: Cid) -> Page:
     """One function. Its script fetches and hashes the bundle's blocks."""
-    root, now_ms = root_from(request.path), context.now_ms()
+    root, now_ms = root_from(request.path), context.clock.now_ms()
     function = await reading.record(get_function, context, request, cid, Function)
     manifest = await _manifest(context, request, function)
     query = TriggerQuery(function_cid=BundleCid.parse(str(function.cid)), limit=_TRIGGERS)
@@ -153,4 +153,4 @@ async def _versions(context: Context, request: Request, function: Function, root
     ]
     if not others:
         return None
-    return html("{}{}", heading("Other versions"), rows.functions(others, root, context.now_ms(), none=""))
+    return html("{}{}", heading("Other versions"), rows.functions(others, root, context.clock.now_ms(), none=""))

@@ -62,7 +62,7 @@ async def list_page(context: Context, request: Request) -> Page:
     root, query = root_from(request.path), reading.read_query(request, _QUERY, b"generation=all")
     found = await reading.intents(context, request, query)
     none = "No intent matches." if request.query else "No intent has arrived yet. Relayers record them as operators."
-    shown = rows.intents(found.records, root, context.now_ms(), none=none)
+    shown = rows.intents(found.records, root, context.clock.now_ms(), none=none)
     return listing_page(request, "intents", found, _FILTERS, shown)
 
 
@@ -84,7 +84,7 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
     It shows the newest 50 proposals and logs, as a listing does: an intent may have thousands, which
     `GET /intents/{hash}` streams.
     """
-    root, now_ms = root_from(request.path), context.now_ms()
+    root, now_ms = root_from(request.path), context.clock.now_ms()
     reader = context.reader_for(request)
     head = await store.find(reader, hash.raw, Moment(now_ms, context.settings.settlement_grace_s))
     if head is None:

@@ -60,7 +60,7 @@ _counts: Final[WeakKeyDictionary[Database, tuple[KeptCount[list[Hour]], KeptCoun
 @page("/console")
 async def overview(context: Context, request: Request) -> Page:
     """The intents of the last day, and the newest records."""
-    root, now_ms = root_from(request.path), context.now_ms()
+    root, now_ms = root_from(request.path), context.clock.now_ms()
     moment = Moment(now_ms, context.settings.settlement_grace_s)
     of_intents, of_runs = _counts.setdefault(context.database, (KeptCount(context.clock), KeptCount(context.clock)))
     hours = await of_intents.read(lambda: count_by_hour(context.database, moment))
@@ -235,7 +235,7 @@ _SHOWN: Final = 10
 @page("/console/addresses/{address}")
 async def address_page(context: Context, request: Request, address: Address) -> Page:
     """The triggers, intents and functions of an address."""
-    root, now_ms = root_from(request.path), context.now_ms()
+    root, now_ms = root_from(request.path), context.clock.now_ms()
     triggers = await reading.listing(
         list_triggers, context, request, TriggerQuery(signer=address, limit=_SHOWN), Trigger
     )  # fmt: skip

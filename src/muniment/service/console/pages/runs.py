@@ -64,14 +64,14 @@ async def list_page(context: Context, request: Request) -> Page:
     root, query = root_from(request.path), reading.read_query(request, _QUERY)
     found = await reading.listing(list_runs, context, request, query, Run)
     none = "No run matches." if request.query else "No relayer has recorded a run yet."
-    shown = rows.runs(found.records, root, context.now_ms(), none=none)
+    shown = rows.runs(found.records, root, context.clock.now_ms(), none=none)
     return listing_page(request, "runs", found, _FILTERS, shown)
 
 
 @page("/console/runs/{hash}")
 async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
     """One run, whole."""
-    root, now_ms = root_from(request.path), context.now_ms()
+    root, now_ms = root_from(request.path), context.clock.now_ms()
     run = await reading.record(get_run, context, request, hash, Run)
     trigger = await reading.record(get_trigger, context, request, run.trigger_sig, Trigger)
     body = html(

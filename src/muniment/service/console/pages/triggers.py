@@ -71,7 +71,7 @@ async def list_page(context: Context, request: Request) -> Page:
     found = await reading.listing(list_triggers, context, request, query, Trigger)
     last = await reading.last_runs(context, request, found.records)
     none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
-    shown = rows.triggers(found.records, root, context.now_ms(), last=last, none=none)
+    shown = rows.triggers(found.records, root, context.clock.now_ms(), last=last, none=none)
     end = action(f"{root}console/triggers/new", "Sign a trigger")
     return listing_page(request, "triggers", found, _FILTERS, shown, end=end)
 
@@ -79,7 +79,7 @@ async def list_page(context: Context, request: Request) -> Page:
 @page("/console/triggers/{sig}")
 async def trigger_page(context: Context, request: Request, sig: Signature) -> Page:
     """One trigger. Its script recovers the signer from the API's answer."""
-    root, now_ms = root_from(request.path), context.now_ms()
+    root, now_ms = root_from(request.path), context.clock.now_ms()
     trigger = await reading.record(get_trigger, context, request, sig, Trigger)
     led_to = await reading.intents(
         context, request, IntentQuery(config_sig=ConfigSig.parse(trigger.sig), limit=_INTENTS, generation="all")
@@ -104,7 +104,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
 
 
 async def _facts(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
-    now_ms, limit = context.now_ms(), str(trigger.execution_fee_limit)
+    now_ms, limit = context.clock.now_ms(), str(trigger.execution_fee_limit)
     return facts([
         ("Signature", identifier(trigger.sig)),
         ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
 from muniment.protocol.errors import CursorTooOld, Fault
+from muniment.protocol.ipfs.unixfs import PROFILES
 from muniment.service.resources.feed.events import Event, Position, Source
 from muniment.service.storage.sql import SWEPT_PER_BATCH, Where
 
@@ -109,13 +110,13 @@ async def begin(context: Context, reader: Reader) -> int:
     """`newest` for a client of this service; with replicas, an event that every replica has."""
     if not context.settings.read_urls:
         return await newest(reader)
-    return await newest(reader, context.now_ms() - context.settings.replica_lag_s_max * 1_000)
+    return await newest(reader, context.clock.now_ms() - context.settings.replica_lag_s_max * 1_000)
 
 
 async def source_of(context: Context, reader: Reader, *, is_fresh: bool = False) -> Source:
     """The source of events now; `is_fresh`: read from the database, not from a cache."""
     epoch = await (context.epochs.number_now() if is_fresh else context.epochs.number(reader))
-    return Source(context.settings.issuer, epoch, context.profile.cid_version)
+    return Source(context.settings.issuer, epoch, PROFILES[context.settings.unixfs_profile].cid_version)
 
 
 async def check_position(context: Context, reader: Reader, position: Position) -> None:

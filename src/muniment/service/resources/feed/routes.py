@@ -68,7 +68,7 @@ class Follower:
         self._is_refused = is_refused
         self._context = hub.context
         self._request = request
-        self._client = hub.context.client(request)
+        self._client = hub.context.clients.address(request)
         self._position = position
         self._wanted = wanted
         # The number up to which everything was sent, and its epoch; None before the first piece.
@@ -267,7 +267,8 @@ async def _read(context: Context, hub: Hub, request: Request, query: EventQuery,
         found = await read_slice(context.database, found.last_seq, wanted, query.limit)
         request.due_units += found.walked // WALKED_PER_UNIT
     if found.events and context.wrote is not None:
-        context.wrote(context.client(request))  # what the client reads next must not be older than these events
+        # What the client reads next must not be older than these events.
+        context.wrote(context.clients.address(request))
     return found
 
 

@@ -18,6 +18,7 @@ from muniment.protocol.errors import FunctionNotFound
 from muniment.protocol.functions.rules import MANIFEST, WASM, Bundle, profile_of, read_bundle
 from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import RAW, Cid
+from muniment.protocol.ipfs.unixfs import PROFILES
 from muniment.protocol.wire import decode_text, encode, iso_time
 from muniment.service.auth.caller import KeyCaller
 from muniment.service.context import Context
@@ -116,7 +117,7 @@ async def list_functions(
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
-    client = context.client(request)
+    client = context.clients.address(request)
     return await answer_page("/functions", request, query, numbers, lambda: store.search(reader, query, client))
 
 
@@ -163,7 +164,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
         context.clock.require()
         owner.check(NEW_FUNCTION)
     taken = await store.find_taken(context.database, creator, name, version, bundle.content)
-    blocks = bundle.blocks(profile_of(_decoded(known).cid) if known else context.profile)
+    blocks = bundle.blocks(profile_of(_decoded(known).cid) if known else PROFILES[context.settings.unixfs_profile])
 
     threads, checks = (_large, _large_checks) if bundle.wasm.is_on_disk else (_small, _small_checks)
     if known is None:  # known bytes were checked at their first upload
@@ -175,7 +176,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
         request.client.charge_stored(request.received)
     # Also for a known bundle: this repairs lost blocks.
     await asyncio.get_running_loop().run_in_executor(threads, context.blocks.put_many, blocks)
-    now_ms = context.now_ms()
+    now_ms = context.clock.now_ms()
     function = Function(
         cid=blocks.root.cid, name=name, version=manifest.version, description=manifest.description,
         created_at=iso_time(now_ms), creator=creator,

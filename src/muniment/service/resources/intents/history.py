@@ -50,8 +50,8 @@ async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[
     status that arrived with a whole intent, by PUT or from a file, has no time, and is omitted once another status
     follows. Skipped statuses are omitted too.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
-    reader, client = context.reader_for(request), context.client(request)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
+    reader, client = context.reader_for(request), context.clients.address(request)
     row = await reader.fetch_one(_BY_HASH, (hash.raw,))
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")

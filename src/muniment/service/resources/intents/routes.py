@@ -53,10 +53,10 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     `cursor`); a `next` link then leads on. A client that follows these links with `sort=1` gets each intent exactly
     once.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "intents")
-    client = context.client(request)
+    client = context.clients.address(request)
     return await answer_page("/intents", request, query, numbers, lambda: listing.search(reader, query, moment, client))
 
 
@@ -69,7 +69,7 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
 
     The ETag changes with each of them, with the status, and when the intent expires.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)
     head = await store.find(reader, hash.raw, moment)
     if head is None:
@@ -100,7 +100,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     settlement contract would execute both. The second is refused until an hour (a setting) after the deadline of the
     first, whatever its status; for ever if the first succeeded.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_intent(
         body, hash, protocol=context.settings.protocol_name, chains=context.chains, now_ms=moment.now_ms
     )
@@ -138,7 +138,7 @@ async def append_proposal(
     Its identity is its hash, computed as the settlement contract does: a repeated proposal moves its status
     and transactions forward, and is answered with the recorded proposal.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     settler, operations = await _target_of(context, hash.raw)
     checked = rules.check_proposal(
         hash.raw, settler, body,
@@ -164,7 +164,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     Its identity is its `id`, or else its time, level and text: a repeated line is answered with the recorded line.
     Without `createdAt` its time is now.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_log(body, moment.now_ms)
 
     async def write(tx: Transaction) -> str:
@@ -186,7 +186,7 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
     succeeded or failed. A named proposal moves to any status that can follow its own. Repeating the
     current status is allowed.
     """
-    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
 
     async def write(tx: Transaction) -> str:
         await recording.move(tx, hash.raw, body, caller.name, moment)

@@ -242,7 +242,7 @@ class Integrator:
     async def _integrate(self, checked: Checked) -> Checked | None:
         """Store a batch, at most up to the end of a bundle. None if no fact was due."""
         # The log's time is in whole seconds, and never earlier than that of an entry.
-        database, now_ms = self._context.database, self._context.now_ms() // 1000 * 1000
+        database, now_ms = self._context.database, self._context.clock.now_ms() // 1000 * 1000
         (epoch, edge), settled = checked, await store.settled_before(database)
         ends = dict.fromkeys(KINDS, settled)
         if epoch.backfilled is None:
@@ -272,7 +272,7 @@ class Integrator:
         if keys is None:
             return
         signed_s = _signed_s(epoch, keys)
-        now_s = max(self._context.now_ms() // 1000, signed_s)
+        now_s = max(self._context.clock.now_ms() // 1000, signed_s)
         is_fresh = epoch.note_size == epoch.size and now_s - signed_s < _FRESH_S
         if is_fresh and not self._cosigning.is_due:
             return

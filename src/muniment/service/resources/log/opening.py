@@ -151,7 +151,8 @@ async def begin_epoch(
     number = _next_number(before, mark)
     keys = keys_of_log(origin_of(context, number), secret)
     key, time_key = (each.verifier for each in keys)
-    now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
+    # The time of checkpoints is in seconds, and not before that of entries.
+    now_ms = context.clock.now_ms() // 1000 * 1000
     fact = LogFact(key.name, key.text, _previous(before, mark), reason, iso_time(now_ms), time_key.text)
     edge = grow(EMPTY, [fact.data]).edge
     old = {kind: await source.rows.last_seq(context.database) for kind, source in SOURCES.items()}

@@ -49,7 +49,7 @@ async def list_runs(context: Context, request: Request, query: RunQuery) -> Read
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "runs")
-    client = context.client(request)
+    client = context.clients.address(request)
     return await answer_page("/executions", request, query, numbers, lambda: listing.search(reader, query, client))
 
 
@@ -101,7 +101,7 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
     if found is None:
         raise TriggerNotFound(f"no trigger is registered under {body.trigger_sig}")
     trigger_seq, terms = found
-    now_ms = context.now_ms()
+    now_ms = context.clock.now_ms()
     # A clock in doubt calls no run early.
     at_ms = max(now_ms, body.timestamp) if context.clock.doubt() else now_ms
     checked = rules.check_run(body, terms, caller.address, at_ms)
@@ -147,7 +147,7 @@ async def orphan_run(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     run is `invalid` once all operators that count have taken theirs back. Repeating it is allowed. When the block comes
     back, record the run again.
     """
-    now_ms = context.now_ms()
+    now_ms = context.clock.now_ms()
 
     async def write(tx: Transaction) -> str:
         return await _shown(tx, await recording.orphan(tx, hash.raw, body, caller, now_ms))

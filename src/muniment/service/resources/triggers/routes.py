@@ -72,7 +72,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
     `Deactivate(string[] triggerSigs)` under the domain of the triggers, or EIP-191 over the signatures joined by
     commas. Triggers that are deactivated already do not change.
     """
-    sigs, signature, now_ms = body.trigger_sigs, body.signature, context.now_ms()
+    sigs, signature, now_ms = body.trigger_sigs, body.signature, context.clock.now_ms()
     rules.check_distinct(sigs)
 
     async def deactivate(transaction: Transaction) -> int:
@@ -150,9 +150,9 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "triggers")
-    client = context.client(request)
+    client = context.clients.address(request)
     return await answer_page(
-        "/triggers", request, query, numbers, lambda: search(reader, query, context.now_ms(), client)
+        "/triggers", request, query, numbers, lambda: search(reader, query, context.clock.now_ms(), client)
     )
 
 
@@ -262,7 +262,7 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     With the next runs of its schedule, and warnings. Nothing is stored.
     """
     _, values = await _checked(context, body)
-    return preview_of(values, registry_domain(context.settings.protocol_name), context.now_ms())
+    return preview_of(values, registry_domain(context.settings.protocol_name), context.clock.now_ms())
 
 
 def _count(context: Context, outcome: str) -> None:
@@ -285,7 +285,7 @@ async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, 
     except Invalid as refusal:
         raise _outside_values(refusal) from None
     rules.check_signable(types, values, context.settings.trigger_bytes_max)
-    _check_config(context, config, context.now_ms(), "/config")
+    _check_config(context, config, context.clock.now_ms(), "/config")
     return inputs, values
 
 

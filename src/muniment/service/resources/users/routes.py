@@ -93,7 +93,7 @@ def _lifetime_s(context: Context, body: Login) -> int:
 
 async def _log_in(context: Context, body: Login) -> str | None:
     """Use up the signed nonce; returns the user's email address. Raises `LoginFailed`."""
-    now_ms = context.now_ms()
+    now_ms = context.clock.now_ms()
     find, window = _finder(context, body, now_ms), now_ms // WINDOW_MS
     nonce = find(window)
     if nonce is None and (given_in := await window_at(context.database, now_ms)) != window:
@@ -147,7 +147,7 @@ async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResu
     generation = await store.find_generation(context.database, caller.address)
     if generation is None:  # a valid token without a row: the database was restored from a backup
         generation = await context.database.write(
-            lambda tx: store.first_generation(tx, caller.address, context.now_ms()), order=caller.address.raw
+            lambda tx: store.first_generation(tx, caller.address, context.clock.now_ms()), order=caller.address.raw
         )
     return _key_result(context, caller, generation)
 
@@ -158,7 +158,7 @@ async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation |
 
     The previous key stays valid for `graceSeconds`; older keys are refused from now on.
     """
-    now_ms = context.now_ms()
+    now_ms = context.clock.now_ms()
     grace_until_ms = now_ms + (body or Rotation()).grace_seconds * 1000
 
     generation = await context.database.write(
@@ -203,7 +203,7 @@ async def get_profile(context: Context, caller: TokenCaller, address: Address) -
     profile = await store.find_profile(context.database, address)
     if profile is None:  # see get_api_key
         profile = await context.database.write(
-            lambda tx: store.update_profile(tx, address, ProfileUpdate(), context.now_ms()), order=address.raw
+            lambda tx: store.update_profile(tx, address, ProfileUpdate(), context.clock.now_ms()), order=address.raw
         )
     return Ready(encode(profile), _PRIVATE)
 
@@ -218,7 +218,7 @@ async def update_profile(
     """
     _check_own(caller, address)
     profile = await context.database.write(
-        lambda tx: store.update_profile(tx, address, body, context.now_ms()), order=address.raw
+        lambda tx: store.update_profile(tx, address, body, context.clock.now_ms()), order=address.raw
     )
     return Ready(encode(profile), _PRIVATE)
 

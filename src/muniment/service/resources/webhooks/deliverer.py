@@ -271,7 +271,7 @@ class Deliverer:
         """
         for slow in self._slots.note_slow():
             self._tasks[slow].cancel()
-        now_ms = self.context.now_ms()
+        now_ms = self.context.clock.now_ms()
         ready = sorted((each for each in self._hooks.values() if each.may_run(now_ms)), key=lambda each: each.ran_at)
         for active in self._slots.take(ready):
             active.is_running = True
@@ -317,7 +317,7 @@ class Deliverer:
         active.waiting_since_ms = None if delivery is None else delivery.at_ms
         if delivery is None:
             return False
-        signers = signers_of(context.secrets(), active.hook, context.now_ms())
+        signers = signers_of(context.secrets(), active.hook, context.clock.now_ms())
         if signers is None:
             active.state = active.state.ended("suspended", RETIRED)
             active.log("webhook is suspended", reason=RETIRED)
@@ -330,7 +330,7 @@ class Deliverer:
             active.sends_since_ms = None
         before, is_trusted = active.state, context.clock.doubt() is None
         chance = context.random_bytes(1)[0] / 255
-        active.state = before.after(delivery, sent, context.now_ms(), chance, is_clock_trusted=is_trusted)
+        active.state = before.after(delivery, sent, context.clock.now_ms(), chance, is_clock_trusted=is_trusted)
         if active.state.is_past(delivery):
             for _ in range(delivery.events):
                 active.events.popleft()
@@ -379,7 +379,7 @@ class Deliverer:
         floor_seq = await floor(database)
         is_same_epoch = hook.epoch == source.epoch and hook.seq < floor_seq
         seq = floor_seq if is_same_epoch else await newest(database)
-        return Delivery.of_reset(hook, source, seq, self.context.now_ms())
+        return Delivery.of_reset(hook, source, seq, self.context.clock.now_ms())
 
     def _touch(self, active: ActiveHook) -> None:
         """Have the hook stored soon."""
@@ -393,9 +393,9 @@ class Deliverer:
     async def _take_lease(self) -> bool:
         """Whether this process holds the lease now. Raises `Unavailable`."""
         context, began_ms = self.context, self.context.clock.monotonic_ms()
-        if not await LEASE.is_free(context.database, context.now_ms()):
+        if not await LEASE.is_free(context.database, context.clock.now_ms()):
             return False
-        if not await context.database.write(lambda tx: LEASE.take(tx, self._holder, context.now_ms())):
+        if not await context.database.write(lambda tx: LEASE.take(tx, self._holder, context.clock.now_ms())):
             return False
         self._renewed_at_ms = began_ms
         return True
@@ -424,7 +424,7 @@ class Deliverer:
         began_ms = self.context.clock.monotonic_ms()
 
         async def write(tx: Transaction) -> list[Hook | None]:
-            await LEASE.renew(tx, self._holder, self.context.now_ms())
+            await LEASE.renew(tx, self._holder, self.context.clock.now_ms())
             return [await _store_state(tx, state) for state in states]
 
         stored = await self.context.database.write(write, urgent=True)
@@ -433,7 +433,7 @@ class Deliverer:
 
     def _show_backlog(self) -> None:
         """Report how long events wait for receivers that answer: the delay that this service causes."""
-        now_ms, working = self.context.now_ms(), [each for each in self._hooks.values() if not each.hook.failures]
+        now_ms, working = self.context.clock.now_ms(), [each for each in self._hooks.values() if not each.hook.failures]
         waits_ms = [now_ms - each.waiting_since_ms for each in working if each.waiting_since_ms is not None]
         self.context.metrics.gauge("webhook_backlog_seconds").set(max([0, *waits_ms]) / 1000)
 

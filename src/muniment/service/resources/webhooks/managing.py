@@ -80,7 +80,7 @@ async def add(context: Context, maker: Maker, body: NewWebhook, *, client: tuple
     """
     check_url(body.url, allow_private=context.settings.allow_private_networks)
     _check_own(maker, body.filters)
-    database, now_ms = context.database, context.now_ms()
+    database, now_ms = context.database, context.clock.now_ms()
     hook = Hook(
         id=context.random_bytes(16), owner=maker.owner, operator=maker.operator, url=str(body.url),
         types=store.types_text(body.types), filters=store.filters_text(body.filters), is_batched=body.batch,
@@ -147,7 +147,7 @@ def updated(context: Context, hook: Hook, body: WebhookUpdate) -> Hook:
     if body.url is UNSET or body.url == hook.url:
         return hook
     check_url(body.url, allow_private=context.settings.allow_private_networks)
-    hook = reset_failures(hook, context.now_ms())
+    hook = reset_failures(hook, context.clock.now_ms())
     return store.redirected(replace(hook, url=str(body.url), status="pending", reason=UNCONFIRMED))
 
 
@@ -159,19 +159,21 @@ def resumed(context: Context, hook: Hook) -> Hook:
     secret_text(context, hook)
     if hook.status == "pending":
         raise WebhookNotConfirmed(f"{hook.reason}: POST /webhooks/{WebhookId.from_raw(hook.id)}/test comes first")
-    return replace(reset_failures(hook, context.now_ms()), status="active", reason=None)
+    return replace(reset_failures(hook, context.clock.now_ms()), status="active", reason=None)
 
 
 def confirmed(context: Context, hook: Hook) -> Hook:
     """The hook after its receiver answered a challenge: active, if it was pending."""
     if hook.status != "pending":
         return hook
-    return replace(reset_failures(hook, context.now_ms()), status="active", reason=None)
+    return replace(reset_failures(hook, context.clock.now_ms()), status="active", reason=None)
 
 
 def replayed(context: Context, hook: Hook, position: Position) -> Hook:
     """The hook with its cursor at `position`, which was checked."""
-    return store.redirected(replace(reset_failures(hook, context.now_ms()), epoch=position.epoch, seq=position.seq))
+    return store.redirected(
+        replace(reset_failures(hook, context.clock.now_ms()), epoch=position.epoch, seq=position.seq)
+    )
 
 
 def rotated(context: Context, hook: Hook) -> Hook:
@@ -179,7 +181,7 @@ def rotated(context: Context, hook: Hook) -> Hook:
 
     If it is, a test must show that the receiver uses the new secret.
     """
-    secrets, now_ms = context.secrets(), context.now_ms()
+    secrets, now_ms = context.secrets(), context.clock.now_ms()
     after = replace(hook, secret_id=newest_secret_id(secrets), key_generation=hook.key_generation + 1)
     if signers_of(secrets, hook, now_ms) is None or hook.status == "suspended":
         return replace(after, old_secret_id=None, old_until_ms=None, status="pending", reason=UNCONFIRMED)
@@ -188,7 +190,7 @@ def rotated(context: Context, hook: Hook) -> Hook:
 
 def secret_text(context: Context, hook: Hook) -> str:
     """The secret of the receiver. Raises `WebhookNotConfirmed` when the secret of the ring was retired."""
-    signers = signers_of(context.secrets(), hook, context.now_ms())
+    signers = signers_of(context.secrets(), hook, context.clock.now_ms())
     if signers is None:
         raise WebhookNotConfirmed(RETIRED)
     return signers.current.secret_text
@@ -196,7 +198,7 @@ def secret_text(context: Context, hook: Hook) -> str:
 
 def shown(context: Context, hook: Hook, letters: list[DeadLetter] | None = None) -> Webhook:
     """The hook for the API. It is shown as suspended as soon as its secret is retired, before the next delivery."""
-    signers = signers_of(context.secrets(), hook, context.now_ms())
+    signers = signers_of(context.secrets(), hook, context.clock.now_ms())
     is_retired = signers is None and hook.status != "disabled"
     return Webhook(
         id=WebhookId.from_raw(hook.id),
@@ -290,7 +292,7 @@ async def remove_unconfirmed(tx: Transaction, context: Context) -> int:
     """Remove some hooks of wallets that were not confirmed in `PENDING_MS_MAX`; returns their number."""
     if context.clock.doubt() is not None:
         return 0
-    return await store.remove_unconfirmed(tx, context.now_ms() - PENDING_MS_MAX)
+    return await store.remove_unconfirmed(tx, context.clock.now_ms() - PENDING_MS_MAX)
 
 
 EVENT_TYPE: Final = "muniment.webhook.challenge"
@@ -347,7 +349,7 @@ def _slot(maker: Maker | None, client: tuple[str, ...]) -> Generator[None]:
 
 
 async def _send_challenge(context: Context, hook: Hook) -> Sent:
-    signers = signers_of(context.secrets(), hook, context.now_ms())
+    signers = signers_of(context.secrets(), hook, context.clock.now_ms())
     if signers is None:
         raise WebhookNotConfirmed(RETIRED)
     challenge = context.random_bytes(_CHALLENGE_BYTES).hex()
@@ -359,7 +361,7 @@ async def _send_challenge(context: Context, hook: Hook) -> Sent:
         "source": source.urn,
         "type": EVENT_TYPE,
         "subject": WebhookId.from_raw(hook.id),
-        "time": iso_time(context.now_ms()),
+        "time": iso_time(context.clock.now_ms()),
         "data": {"challenge": challenge},
     }
     sent = await send(context, hook, signers, message_id, encode(event), is_test=True)
@@ -373,7 +375,7 @@ async def _note(tx: Transaction, context: Context, tested: Hook, sent: Sent) -> 
     hook = await store.lock(tx, tested.id)
     if hook is None:
         raise WebhookNotFound("the webhook was removed while it was tested")
-    attempt = Attempt(context.now_ms(), None, None, sent.status, sent.took_ms, sent.outcome)
+    attempt = Attempt(context.clock.now_ms(), None, None, sent.status, sent.took_ms, sent.outcome)
     await store.add_attempts(tx, hook.id, [attempt])
     after = confirmed(context, hook)
     if not sent.is_delivered or hook.url != tested.url or after is hook:

@@ -224,7 +224,7 @@ async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys
     """
     _require_webhooks(context)
     hook = await store.find(context.database, id.raw)
-    signers = None if hook is None else signers_of(context.secrets(), hook, context.now_ms())
+    signers = None if hook is None else signers_of(context.secrets(), hook, context.clock.now_ms())
     if signers is None:
         raise WebhookNotFound("no webhook with this id has keys")
     keys = WebhookKeys(keys=[each.public_text for each in signers if each is not None])

@@ -292,7 +292,7 @@ async def send(
         return context.clock.monotonic_ms() - began_ms
 
     fields = [("content-type", media_type), ("user-agent", _USER_AGENT)]
-    fields += signed_fields(signers, message_id, context.now_ms() // 1000, body)
+    fields += signed_fields(signers, message_id, context.clock.now_ms() // 1000, body)
     try:
         check_url(hook.url, allow_private=context.settings.allow_private_networks)
         receipt = await context.outgoing_webhooks.deliver(
@@ -305,7 +305,7 @@ async def send(
         return Sent(None, error.reason, took_ms())
     is_good = receipt.status in _SUCCESSFUL
     outcome = DELIVERED if is_good else f"http-{receipt.status}"
-    wait_s = retry_after_s(receipt.retry_after, context.now_ms())
+    wait_s = retry_after_s(receipt.retry_after, context.clock.now_ms())
     return Sent(receipt.status, outcome, took_ms(), wait_s, receipt.content)
 
 
