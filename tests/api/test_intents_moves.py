@@ -15,10 +15,10 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.intents import rules
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.protocol.intents.types import AnyNewIntent
-from muniment.service.auth.operators import IMPORT
 from muniment.service.context import Context
 from muniment.service.resources.intents import recording
 from muniment.service.resources.intents.chain_facts import Fact, apply_to_subjects, insert_facts
+from muniment.service.resources.operators import IMPORT
 from operator_client import (
     DEADLINE,
     HEX32,

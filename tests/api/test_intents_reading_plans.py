@@ -9,10 +9,10 @@ import pytest
 
 from conftest import NOW_MS
 from muniment.protocol.intents.lifecycle import Moment
-from muniment.service.auth.operators import moves_of
 from muniment.service.context import Context
 from muniment.service.resources.intents.history import HOUR_MS, HOURS, count_by_hour
 from muniment.service.resources.intents.parts import insert_rows
+from muniment.service.resources.operators import moves_of
 from muniment.service.storage.database import Database, Row, Transaction
 
 pytestmark = pytest.mark.spoils_events("rows are filled in by SQL")

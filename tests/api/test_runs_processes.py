@@ -15,8 +15,8 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.forms import decode_record
 from muniment.protocol.runs.rules import check_run
 from muniment.protocol.runs.types import NewRun
-from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
+from muniment.service.resources.operators import OperatorCaller
 from muniment.service.resources.runs import recording
 from muniment.service.resources.triggers.terms import find_terms
 from muniment.service.storage import open_database

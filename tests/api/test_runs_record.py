@@ -12,8 +12,8 @@ import pytest
 from builders import Wallet
 from conftest import Clock
 from muniment.protocol.evm.signature import address_of_key, personal_digest, sign
-from muniment.service.auth import operators
 from muniment.service.context import Context
+from muniment.service.resources import operators
 from muniment.service.resources.runs.recording import VERDICTS_MAX
 from runs_world import (
     BLOCK,

@@ -17,9 +17,9 @@ from conftest import Clock
 from each_row import each_row
 from limitless import unlimited_settings
 from muniment.service.app import OPERATIONS as API, Application, build_context
-from muniment.service.auth.operators import new_key
 from muniment.service.console.pages import OPERATIONS as CONSOLE
 from muniment.service.context import Context
+from muniment.service.resources.operators import new_key
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 from runs_world import BLOCK, Relayer, hash_of, once_body, registered_once

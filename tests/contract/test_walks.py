@@ -8,16 +8,16 @@ from pathlib import Path
 from types import FrameType
 
 import httpx2
+from golden import ROOT
 
 import muniment
-from golden import ROOT
 from muniment.service.context import Context
 from operator_client import IntentDraft, OperatorClient, operator_key
 
 _SOURCE = f"{Path(muniment.__file__).parent}/"
-_ROOMS = {"http", "auth", "running", "protocol", "resources", "storage"}
-# The parameters of the handler and the handler itself; the work of the transaction.
-_CALLS_UP = {("http", "auth"), ("http", "resources"), ("storage", "resources")}
+_ROOMS = {"http", "running", "protocol", "resources", "storage"}
+# The caller, as a parameter of the handler, and the handler; the work of the transaction.
+_CALLS_UP = {("http", "resources"), ("storage", "resources")}
 
 
 def _room(frame: FrameType | None) -> str | None:

@@ -21,8 +21,8 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.users.types import Email
 from muniment.service.app import Application, build_context
-from muniment.service.auth import operators
 from muniment.service.context import Context
+from muniment.service.resources import operators
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.resources.users import store as users
 from muniment.service.resources.webhooks import store

@@ -17,8 +17,8 @@ from muniment.protocol.evm.signature import sign
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest
 from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal
-from muniment.service.auth import operators
 from muniment.service.context import Context
+from muniment.service.resources import operators
 
 USER = Wallet(71)
 SOLVER = Wallet(72)

@@ -15,8 +15,8 @@ from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.hashes import execution_hash
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
-from muniment.service.auth import operators
 from muniment.service.context import Context
+from muniment.service.resources import operators
 
 SIX_HOURS_MS = 6 * 60 * 60 * 1000
 # The first tick of "0 */6 * * *" after the time of the tests, 2026-11-20T19:48:00.123Z.

@@ -132,7 +132,7 @@ def _relayer(settings: Settings, url: str) -> Generator[None]:
 def _new_operator_key(settings: Settings) -> str:
     """A new key for the operator of the demo, in place of the one of an earlier demo."""
     from muniment.operate import databases
-    from muniment.service.auth import operators
+    from muniment.service.resources import operators
 
     key, now_ms = operators.new_key(secrets.token_bytes), time.time_ns() // 1_000_000
 

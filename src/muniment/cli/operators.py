@@ -27,7 +27,7 @@ def operators() -> None:
 def add_operator(config: Path | None, name: str, address: str | None, *, as_json: bool, **flags: object) -> None:
     """Print a key for NAME; it is shown only once. A revoked NAME gets a new key, and keeps its address."""
     from muniment.protocol.evm.address import Address
-    from muniment.service.auth import operators
+    from muniment.service.resources import operators
 
     shown = None if address is None else Address.parse(address)
     key, now_ms = operators.new_key(secrets.token_bytes), _now_ms()
@@ -42,7 +42,7 @@ def add_operator(config: Path | None, name: str, address: str | None, *, as_json
 def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Print every operator, revoked ones too; never a key."""
     from muniment.protocol.wire import iso_time
-    from muniment.service.auth import operators
+    from muniment.service.resources import operators
 
     found = in_database(config, flags, operators.fetch_all)
     rows = [
@@ -60,7 +60,7 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
 @click.argument("name")
 def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
     """Revoke the key of NAME. A running service refuses it at once."""
-    from muniment.service.auth import operators
+    from muniment.service.resources import operators
 
     now_ms = _now_ms()
     in_database(config, flags, lambda db: db.write(lambda tx: operators.revoke(tx, name, now_ms)))
@@ -81,7 +81,7 @@ def audit_operators(
     """Print the writes of operators, newest first."""
     from muniment.protocol.evm.hex import Bytes32
     from muniment.protocol.wire import iso_time
-    from muniment.service.auth import operators
+    from muniment.service.resources import operators
 
     intent_hash = None if intent is None else Bytes32.parse(intent).raw
     found = in_database(

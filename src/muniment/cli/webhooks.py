@@ -50,7 +50,7 @@ def add_webhook(
     Give it to the receiver, then run `muniment webhooks test`: the receiver gets events once it has passed.
     """
     from muniment.protocol.forms import decode_record
-    from muniment.service.auth.operators import check_name
+    from muniment.service.resources.operators import check_name
     from muniment.service.resources.webhooks import managing
     from muniment.service.resources.webhooks.store import Maker
     from muniment.service.resources.webhooks.types import NewWebhook

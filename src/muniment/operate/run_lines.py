@@ -20,8 +20,8 @@ from muniment.protocol.runs import rules
 from muniment.protocol.runs.texts import RUN_BYTES_MAX
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.typed_data import ONCE
-from muniment.service.auth.operators import IMPORT, OperatorCaller
 from muniment.service.resources.intents.json_lines import Progress, read_lines
+from muniment.service.resources.operators import IMPORT, OperatorCaller
 from muniment.service.resources.runs import recording, store
 from muniment.service.resources.triggers.terms import find_terms
 from muniment.service.storage.sql import number_text

@@ -27,6 +27,7 @@ from muniment.protocol.errors import (
 from muniment.protocol.evm.address import Address
 from muniment.service.auth.secrets import Ring, Secret, ring_of
 from muniment.service.context import Context
+from muniment.service.http.request import only
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -194,13 +195,6 @@ class KeyCaller:
         await check_generation(context, address, generation)
         request.charge_wallet(address.raw)
         return cls(address)
-
-
-def only(values: list[str], name: str) -> str | None:
-    """The one value of a header field. Two are refused, even if equal: a proxy may have checked only the other."""
-    if len(values) > 1:
-        raise ConflictingCredentials(f"{name} was sent more than once")
-    return values[0] if values else None
 
 
 def _bearers(request: Request) -> list[str]:

@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from muniment.protocol.errors import (
     BodyTooLarge,
+    ConflictingCredentials,
     Fault,
     InvalidParameter,
     Overloaded,
@@ -348,6 +349,13 @@ class Request:
         announced = self.header(b"content-length")
         if announced is not None and announced.isdecimal() and int(announced[:20]) > bytes_max:
             raise BodyTooLarge(f"the body has {announced[:20]} bytes, more than {bytes_max}")
+
+
+def only(values: list[str], name: str) -> str | None:
+    """The one credential in a header field. Two are refused, even if equal: a proxy may have checked only the other."""
+    if len(values) > 1:
+        raise ConflictingCredentials(f"{name} was sent more than once")
+    return values[0] if values else None
 
 
 def invalid_parameter(name: str, what: str) -> InvalidParameter:

@@ -11,10 +11,10 @@ from muniment.protocol.errors import DeadlineExceeded, IntentNotFound
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.lifecycle import AT_DEADLINE, INTENT, Moment, status_as_read
 from muniment.protocol.intents.types import IntentStatus, Move
-from muniment.service.auth import operators
 from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.request import Request
+from muniment.service.resources import operators
 from muniment.service.resources.intents.store import STATUS_AS_READ, expiry
 from muniment.service.running.limits.costs import Cost, Shed
 from muniment.service.storage.sql import number_text

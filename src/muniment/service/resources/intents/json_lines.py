@@ -24,10 +24,10 @@ from muniment.protocol.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, 
 from muniment.protocol.intents.texts import LOG_BYTES_MAX
 from muniment.protocol.intents.types import LOGS_MAX, PROPOSALS_MAX, AnyNewIntent
 from muniment.protocol.json_text import parse_json
-from muniment.service.auth.operators import IMPORT
 from muniment.service.resources.intents import recording, store
 from muniment.service.resources.intents.nonces import shared_by
 from muniment.service.resources.intents.store import HEAD_COLUMNS, Head
+from muniment.service.resources.operators import IMPORT
 from muniment.service.storage.sql import number_text
 
 if TYPE_CHECKING:

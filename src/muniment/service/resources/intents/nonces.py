@@ -14,7 +14,7 @@ from muniment.protocol.errors import IntentNotFound, InvalidIntent, NonceTaken
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.intents.lifecycle import Moment, passed_until
 from muniment.protocol.intents.types import NewIntent
-from muniment.service.auth import operators
+from muniment.service.resources import operators
 from muniment.service.resources.intents.store import expiry, find
 from muniment.service.storage.sql import number_text
 

@@ -32,7 +32,7 @@ from muniment.protocol.intents.types import (
     generation_of,
 )
 from muniment.protocol.wire import encode, iso_time
-from muniment.service.auth import operators
+from muniment.service.resources import operators
 from muniment.service.resources.intents import parts, store
 from muniment.service.resources.intents.chain_facts import apply_chain_facts
 from muniment.service.resources.intents.nonces import hold, keep

@@ -20,7 +20,6 @@ from muniment.protocol.intents.types import (
     NewLog,
     StatusChange,
 )
-from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED, TAGGED
 from muniment.service.http.operation import Operation, operation
@@ -30,6 +29,7 @@ from muniment.service.http.request import Request
 from muniment.service.resources.intents import listing, recording, store
 from muniment.service.resources.intents.history import list_moves
 from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.operators import OperatorCaller
 from muniment.service.running.limits.costs import PAGE, Cost, Shed
 
 if TYPE_CHECKING:

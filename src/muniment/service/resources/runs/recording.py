@@ -20,7 +20,7 @@ from muniment.protocol.runs.reasons import CAPS
 from muniment.protocol.runs.types import LOGS_SHOWN, RecordedRun, RunBlock, RunDetail
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.protocol.wire import decode_text, encode, iso_time
-from muniment.service.auth import operators
+from muniment.service.resources import operators
 from muniment.service.resources.intents.store import triggers_of
 from muniment.service.resources.triggers.terms import lock
 from muniment.service.storage.dating import date_row
@@ -29,7 +29,7 @@ from muniment.service.storage.sql import placeholders
 if TYPE_CHECKING:
     from muniment.protocol.runs.rules import CheckedRun
     from muniment.protocol.runs.types import NewRun, Orphaning
-    from muniment.service.auth.operators import OperatorCaller
+    from muniment.service.resources.operators import OperatorCaller
     from muniment.service.storage.database import Transaction
 
 # Different verdicts that one operator may record on one cause. An honest operator has one, or a few where its price

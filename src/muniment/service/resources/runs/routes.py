@@ -13,13 +13,13 @@ from muniment.protocol.errors import RunNotFound, TriggerNotFound
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs import rules
 from muniment.protocol.runs.types import NewRun, Orphaning, Run
-from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED, TAGGED
 from muniment.service.http.operation import Operation, operation
 from muniment.service.http.paging import answer_page
 from muniment.service.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.service.http.request import Request
+from muniment.service.resources.operators import OperatorCaller
 from muniment.service.resources.runs import listing, recording, store
 from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.resources.triggers.terms import find_terms

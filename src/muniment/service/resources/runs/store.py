@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muniment.protocol.evm.address import Address
 from muniment.protocol.runs.types import CONFLICTS_SHOWN, RunStatus
 from muniment.protocol.wire import iso_time
-from muniment.service.auth.operators import revoked_among
 from muniment.service.resources.intents.run_outputs import trigger_of
 from muniment.service.resources.intents.store import triggers_of
+from muniment.service.resources.operators import revoked_among
 from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:

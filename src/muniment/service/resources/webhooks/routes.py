@@ -20,12 +20,12 @@ from muniment.protocol.errors import (
 )
 from muniment.protocol.wire import encode
 from muniment.service.auth.caller import TokenCaller
-from muniment.service.auth.operators import OperatorCaller
 from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.reply import JSON, NO_STORE, Ready
 from muniment.service.resources.feed.reading import check_position
 from muniment.service.resources.feed.waiting import client_names
+from muniment.service.resources.operators import OperatorCaller
 from muniment.service.resources.webhooks import managing, store
 from muniment.service.resources.webhooks.managing import run_test
 from muniment.service.resources.webhooks.sending import signers_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from muniment.protocol.errors import ConflictingCredentials, InvalidOperatorKey, MissingCredential, Refusal
 from muniment.protocol.evm.address import Address
-from muniment.service.auth.caller import only
 from muniment.service.context import Context
+from muniment.service.http.request import only
 from muniment.service.storage.sql import Where, placeholders
 
 if TYPE_CHECKING:
