@@ -83,7 +83,6 @@ async def test_a_large_intent_is_read_in_pieces_as_it_was_when_it_was_asked_for(
     body = intent_body(1, proposals=proposals, logs=[log_body(n) for n in range(1_950)])
     (name,) = await record(context, body)
     head = await store.find(context.database, bytes.fromhex(name[2:]), Moment(NOW_MS, HOUR))
-    assert head is not None
     assert not head.is_small
     pieces = [piece async for piece in store.pieces(context.database, head)]
     assert max(map(len, pieces)) < sum(map(len, pieces)) / 4

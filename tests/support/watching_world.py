@@ -132,7 +132,6 @@ class Registry:
 
     async def find(self, intent: str) -> dict[str, Any]:
         shown = await store.shown(self.context.database, bytes.fromhex(intent[2:]), self.now)
-        assert shown is not None
         return json.loads(shown)
 
     async def status(self, intent: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +12,7 @@ import pytest
 from each_row import each_row
 from muniment.operate.watch import receipts
 from muniment.protocol.intents import lifecycle
-from muniment.protocol.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Diagram, Outcome
 from muniment.protocol.intents.types import IntentStatus, ProposalStatus
 from muniment.service.resources.intents import store
 from muniment.service.resources.intents.routes import move_intent
@@ -47,23 +46,23 @@ def predicate(engine: str, index: str) -> str:
     return found
 
 
-@each_row(("literal", "table"), [(IntentStatus, INTENT), (ProposalStatus, PROPOSAL)])
-def test_the_type_has_the_statuses_of_the_table(literal: object, table: Mapping[str, Stage[str]]) -> None:
+@each_row(("literal", "table"), [(IntentStatus, INTENT_MOVES), (ProposalStatus, PROPOSAL_MOVES)])
+def test_the_type_has_the_statuses_of_the_table(literal: object, table: Diagram) -> None:
     assert statuses(literal) == set(table)
 
 
-@each_row("table", [INTENT, PROPOSAL])
-def test_every_move_leads_to_a_status_of_the_table(table: Mapping[str, Stage[str]]) -> None:
-    assert {after for stage in table.values() for after in stage.moves} <= set(table)
+@each_row("table", [INTENT_MOVES, PROPOSAL_MOVES])
+def test_every_move_leads_to_a_status_of_the_table(table: Diagram) -> None:
+    assert {after for moves in table.values() for after in moves} <= set(table)
 
 
 @each_row("moves", [INTENT_MOVES, PROPOSAL_MOVES])
-def test_a_chain_decides_what_follows_on_submitted(moves: Mapping[str, tuple[str, ...]]) -> None:
+def test_a_chain_decides_what_follows_on_submitted(moves: Diagram) -> None:
     assert set(get_args(Outcome)) == set(moves["submitted"]) - {"expired"}
 
 
 def test_time_ends_every_status_of_an_intent_that_is_not_final() -> None:
-    assert set(lifecycle.CAN_EXPIRE) == {status for status, stage in INTENT.items() if stage.moves}
+    assert set(lifecycle.CAN_EXPIRE) == {status for status, moves in INTENT_MOVES.items() if moves}
 
 
 def test_the_documented_table_has_the_moves_of_an_intent() -> None:
@@ -74,13 +73,13 @@ def test_the_documented_table_has_the_moves_of_an_intent() -> None:
 
 def test_the_drawing_has_every_status_of_an_intent_once() -> None:
     drawing = LIFE.split("```")[1]
-    drawn = [word for word in re.findall(r"\w+", drawing) if word in INTENT]
-    assert sorted(drawn) == sorted(INTENT)
+    drawn = [word for word in re.findall(r"\w+", drawing) if word in INTENT_MOVES]
+    assert sorted(drawn) == sorted(INTENT_MOVES)
 
 
 def test_the_sentence_about_proposals_names_every_status() -> None:
     (sentence,) = [line for line in LIFE.splitlines() if line.startswith("A proposal is ")]
-    assert set(words(sentence)) == set(PROPOSAL)
+    assert set(words(sentence)) == set(PROPOSAL_MOVES)
 
 
 def test_the_operation_that_moves_an_intent_describes_the_moves() -> None:
@@ -117,4 +116,4 @@ def test_migrations_quote_no_unknown_status(engine: str) -> None:
     lists = re.findall(rf"\b{columns} (?:=|<>|IN) (\([^)]*\)|'\w+')", of_intents)
     quoted: list[Any] = [status for each in lists for status in re.findall(r"'(\w+)'", each)]
     assert quoted
-    assert set(quoted) <= set(INTENT)
+    assert set(quoted) <= set(INTENT_MOVES)

@@ -1,7 +1,7 @@
 """The life of an intent and of a proposal: which status may follow which, and when time ends it. Pure.
 
-The tables `INTENT` and `PROPOSAL` are the source of every list of statuses. Types, documents and indexes must repeat
-some of them; tests/unit/intents/test_statuses.py compares these with the tables.
+The tables `INTENT_MOVES` and `PROPOSAL_MOVES` are the source of every list of statuses. Types, documents and indexes
+must repeat some of them; tests/unit/intents/test_statuses.py compares these with the tables.
 """
 
 from __future__ import annotations
@@ -9,58 +9,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from muniment.protocol.errors import IntentDiffers, InvalidIntent, StatusConflict
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, IntentStatus, ProposalStatus, StatusChange
 
-S = TypeVar("S", bound=str)
 # For each status those that may follow by one move.
 Diagram: TypeAlias = Mapping[str, tuple[str, ...]]
 # The outcome on chain of an intent or a proposal.
 Outcome: TypeAlias = Literal["succeeded", "failed"]
 
-
-class Stage(NamedTuple, Generic[S]):
-    """A status: the statuses that may follow by one move, and when it reads as `expired` (None: never)."""
-
-    moves: tuple[S, ...] = ()
-    expires: Literal["at the deadline", "after the grace"] | None = None
-
-
-INTENT: Final[Mapping[IntentStatus, Stage[IntentStatus]]] = MappingProxyType(
+INTENT_MOVES: Final[Diagram] = MappingProxyType(
     {
-        "created": Stage(("enqueued", "discarded"), "at the deadline"),
-        "enqueued": Stage(("submitted", "discarded"), "at the deadline"),
-        "submitted": Stage(("succeeded", "failed"), "after the grace"),
-        "discarded": Stage(),
-        "succeeded": Stage(),
-        "failed": Stage(),
-        "expired": Stage(),
+        "created": ("enqueued", "discarded"),
+        "enqueued": ("submitted", "discarded"),
+        "submitted": ("succeeded", "failed"),
+        "discarded": (),
+        "succeeded": (),
+        "failed": (),
+        "expired": (),
     }
 )
-# Time ends no proposal by itself: operators move it to `expired`.
-PROPOSAL: Final[Mapping[ProposalStatus, Stage[ProposalStatus]]] = MappingProxyType(
+PROPOSAL_MOVES: Final[Diagram] = MappingProxyType(
     {
-        "received": Stage(("accepted", "rejected", "expired")),
-        "accepted": Stage(("submitted", "rejected", "expired")),
-        "submitted": Stage(("succeeded", "failed", "expired")),
-        "rejected": Stage(),
-        "succeeded": Stage(),
-        "failed": Stage(),
-        "expired": Stage(),
+        "received": ("accepted", "rejected", "expired"),
+        "accepted": ("submitted", "rejected", "expired"),
+        "submitted": ("succeeded", "failed", "expired"),
+        "rejected": (),
+        "succeeded": (),
+        "failed": (),
+        "expired": (),
     }
 )
-INTENT_MOVES: Final[Diagram] = MappingProxyType({status: stage.moves for status, stage in INTENT.items()})
-PROPOSAL_MOVES: Final[Diagram] = MappingProxyType({status: stage.moves for status, stage in PROPOSAL.items()})
-# The statuses that the deadline ends, and the one that ends later: its transaction may be on its way.
-AT_DEADLINE: Final[tuple[IntentStatus, ...]] = tuple(
-    status for status, stage in INTENT.items() if stage.expires == "at the deadline"
-)
-AFTER_GRACE: Final[IntentStatus] = next(
-    status for status, stage in INTENT.items() if stage.expires == "after the grace"
-)
+# The statuses that read as `expired` from the deadline on, and the one that does later: its transaction may be on its
+# way. Time ends no proposal by itself: operators move it to `expired`.
+AT_DEADLINE: Final[tuple[IntentStatus, ...]] = ("created", "enqueued")
+AFTER_GRACE: Final[IntentStatus] = "submitted"
 CAN_EXPIRE: Final[tuple[IntentStatus, ...]] = (*AT_DEADLINE, AFTER_GRACE)
 # The status of an intent that the settlement contract has executed.
 SUCCEEDED: Final[IntentStatus] = "succeeded"

@@ -108,7 +108,7 @@ def check_intent(
         proposals.setdefault(checked.hash, checked)
     for n, log in enumerate(new.logs):
         try:
-            line = _checked_log(log, now_ms, time_if_none=None)
+            line = check_log(log, now_ms, is_alone=False)
         except InvalidIntent as refusal:
             raise refusal.under(f"/logs/{n}") from None
         logs.setdefault(line.identity, line)
@@ -151,12 +151,16 @@ def _check_datas(new: AnyNewProposal, operations: int | None) -> None:
         )
 
 
-def check_log(new: NewLog, now_ms: int) -> CheckedLog:
+def check_log(new: NewLog, now_ms: int, *, is_alone: bool = True) -> CheckedLog:
     """`new` with its identity; without `createdAt` its time is now.
 
+    A line within a whole intent has no such time in its identity, so that it is the same when the intent comes again.
     Raises `InvalidIntent` for an impossible time, such as the 30th of February, and for one before 1970.
     """
-    return _checked_log(new, now_ms, time_if_none=now_ms)
+    given_ms = None if new.created_at is None else _milliseconds(new.created_at)
+    created_ms = now_ms if given_ms is None else given_ms
+    named = [created_ms if is_alone else given_ms, new.level, new.data] if new.id is None else [new.id]
+    return CheckedLog(_identity(named), new.level, new.data, created_ms, new.id)
 
 
 def timeless(log: CheckedLog) -> bytes:
@@ -166,18 +170,6 @@ def timeless(log: CheckedLog) -> bytes:
 
 def _identity(parts: Sequence[object]) -> bytes:
     return hashlib.sha256(encode(parts)).digest()
-
-
-def _checked_log(new: NewLog, now_ms: int, *, time_if_none: int | None) -> CheckedLog:
-    """`time_if_none` is the time in the identity of a line that names no time.
-
-    None: the time is left out of the identity, so that a whole intent with such lines is the same when it comes again.
-    """
-    given_ms = None if new.created_at is None else _milliseconds(new.created_at)
-    created_ms = time_if_none if given_ms is None else given_ms
-    parts = [new.id] if new.id is not None else [created_ms, new.level, new.data]
-    identity = _identity(parts)
-    return CheckedLog(identity, new.level, new.data, now_ms if given_ms is None else given_ms, new.id)
 
 
 def _milliseconds(text: str) -> int:

@@ -385,8 +385,3 @@ AnyProposal: TypeAlias = Proposal | OperationsProposal
 AnyRecorded: TypeAlias = RecordedIntent | RecordedOperationsIntent
 # All that a proposal's hash is made of, new or recorded.
 AnyOffer: TypeAlias = AnyNewProposal | Offer | OperationsOffer
-
-
-def generation_of(new: AnyNewIntent) -> Generation:
-    """The generation whose form an intent has."""
-    return FIRST if isinstance(new, NewIntent) else SECOND

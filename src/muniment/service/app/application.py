@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from muniment.protocol.errors import Unavailable
-from muniment.protocol.intents.lifecycle import INTENT, Moment
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.service.app.operations import OPERATIONS, MachineGauges, Readiness, checks_of, note_log
 from muniment.service.app.timekeeping import Timekeeper
@@ -134,7 +134,7 @@ _TASKS_SECONDS_MAX: Final = 2.0
 _OUTCOMES: Final = {
     "logins_total": ("succeeded", "failed"),
     "triggers_total": ("created", "repeated", "deactivated"),
-    "intent_moves_total": tuple(INTENT),
+    "intent_moves_total": tuple(INTENT_MOVES),
 }
 # Marks due records, at most `SWEPT_PER_BATCH`; returns their number.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from muniment.protocol.errors import IntentNotFound
 from muniment.protocol.evm.hex import Bytes32
-from muniment.protocol.intents.lifecycle import INTENT, Moment
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.intents.types import Intent, Move
 from muniment.protocol.wire import ms_of
 from muniment.service.console import reading, rows
@@ -46,7 +45,7 @@ _QUERY: Final = QueryReader(IntentQuery)
 # The types of operations of both forms: a number means nearly the same in either.
 _OPERATIONS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap, SVM call", "Dynamic call")
 _FILTERS: Final = (
-    ChoiceField("status", "Status", tuple((name, name) for name in INTENT)),
+    ChoiceField("status", "Status", tuple((name, name) for name in INTENT_MOVES)),
     ChoiceField("op", "Operation", tuple((str(number), words) for number, words in enumerate(_OPERATIONS))),
     TextField("user", "User"),
     TextField("settler", "Settler"),
@@ -87,8 +86,6 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
     root, now_ms = root_from(request.path), context.clock.now_ms()
     reader = context.reader_for(request)
     head = await store.find(reader, hash.raw, Moment(now_ms, context.settings.settlement_grace_s))
-    if head is None:
-        raise IntentNotFound("no intent is recorded under this hash")
     (record,) = await store.listed(reader, [head])
     intent = reading.intent(record.encode())
     moves: list[Move] = await list_moves.handler(context, request, hash)

@@ -14,7 +14,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.functions.types import Function
-from muniment.protocol.intents.lifecycle import INTENT, Moment
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.protocol.triggers.typed_data import registry_domain
@@ -98,8 +98,8 @@ def _day(hours: Sequence[Hour] | None) -> Html:
     totals = sum((each.counts for each in hours), Counter[str]())
     if not totals:
         return html('{}<p class="empty">None arrived.</p>', heading(title))
-    legend = [html("<li>{} <strong>{}</strong>", state(name), f"{totals[name]:,}") for name in INTENT if totals[name]]
-    shown = [name for name in INTENT if totals[name]]
+    shown = [name for name in INTENT_MOVES if totals[name]]
+    legend = [html("<li>{} <strong>{}</strong>", state(name), f"{totals[name]:,}") for name in shown]
     lines = [(absolute(each.begin_ms)[:16], *(each.counts[name] for name in shown)) for each in hours]
     return html(
         '{}{}<details><summary>The numbers</summary><div class="wide">{}</div></details>',

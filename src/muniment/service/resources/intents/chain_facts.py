@@ -6,7 +6,6 @@ Facts are rows of `executions`, kept apart from the claims of operators: a reorg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, cast
 
@@ -29,8 +28,7 @@ _SUBJECTS_PER_STATEMENT: Final = 500
 _LATE_INTENTS_MAX: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """A fact, as a row of `executions`: an event of a settler, or the receipt of a transaction that operators named.
 
     `subject` is the hash of an intent, a proposal, or that transaction. Only an event means success; a
@@ -105,11 +103,8 @@ async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
             """INSERT INTO executions
                  (chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
-            (
-                fact.chain_id, fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index,
-                fact.settler, fact.subject, fact.outcome,
-            ),
-        )  # fmt: skip
+            fact,
+        )
 
 
 async def apply_to_subjects(tx: Transaction, subjects: Iterable[bytes], moment: Moment, *, lost: str = "") -> int:

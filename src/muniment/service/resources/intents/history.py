@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from muniment.protocol.errors import DeadlineExceeded, IntentNotFound
 from muniment.protocol.evm.hex import Bytes32
-from muniment.protocol.intents.lifecycle import AT_DEADLINE, INTENT, Moment, status_as_read
+from muniment.protocol.intents.lifecycle import AT_DEADLINE, INTENT_MOVES, Moment, status_as_read
 from muniment.protocol.intents.types import IntentStatus, Move
 from muniment.service.context import Context
 from muniment.service.http.operation import operation
@@ -20,7 +20,7 @@ from muniment.service.running.limits.costs import Cost, Shed
 from muniment.service.storage.sql import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from muniment.service.storage.database import Database
 
@@ -30,15 +30,6 @@ _BY_HASH: Final = (
 )
 # The entries of the audit log about an intent are read in a thread.
 _COST: Final = Cost(8)
-
-
-class Lifetime(NamedTuple):
-    """Columns of an intent's row about its life; `recorded` is the status before expiry."""
-
-    created_at_ms: int
-    recorded: str
-    # Unix seconds.
-    deadline: int
 
 
 @operation("GET", "/intents/{hash}/moves", cost=_COST, sheds=Shed.READ, refuses=(IntentNotFound, DeadlineExceeded))
@@ -59,20 +50,25 @@ async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[
     moved = await operators.moves_of(reader, hash.raw, client)
     if decided_at_ms is not None:
         moved.append((decided_at_ms, outcome))
-    return moves(Lifetime(created_at_ms, recorded, int.from_bytes(deadline)), moved, moment)
+    return _moves(created_at_ms, recorded, int.from_bytes(deadline), moved, moment)
 
 
-def moves(intent: Lifetime, moved: Sequence[tuple[int, str]], moment: Moment) -> list[Move]:
-    """The moves of an intent up to `moment`; `moved` has times and statuses in order, the first time of each counts."""
-    times: dict[str, int | None] = {"created": intent.created_at_ms}
+def _moves(
+    created_at_ms: int, recorded: str, deadline_s: int, moved: Iterable[tuple[int, str]], moment: Moment
+) -> list[Move]:
+    """The moves up to `moment` of an intent that was `recorded` with a status, before expiry.
+
+    `moved` has times and statuses in order, the first time of each counts.
+    """
+    times: dict[str, int | None] = {"created": created_at_ms}
     for at_ms, status in moved:
-        if status in INTENT:
+        if status in INTENT_MOVES:
             times.setdefault(status, at_ms)
-    times.setdefault(intent.recorded, None)
-    last = status_as_read(intent.recorded, intent.deadline, moment)
+    times.setdefault(recorded, None)
+    last = status_as_read(recorded, deadline_s, moment)
     if last == "expired":
-        grace_s = 0 if intent.recorded in AT_DEADLINE else moment.grace_s
-        times[last] = (intent.deadline + grace_s) * 1_000
+        grace_s = 0 if recorded in AT_DEADLINE else moment.grace_s
+        times[last] = (deadline_s + grace_s) * 1_000
     times[last] = times.pop(last)
     return [
         Move(status=cast("IntentStatus", status), at=UNSET if at_ms is None else at_ms)

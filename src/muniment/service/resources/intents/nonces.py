@@ -8,9 +8,9 @@ status is a claim. An intent that succeeded holds its nonce for ever.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from muniment.protocol.errors import IntentNotFound, InvalidIntent, NonceTaken
+from muniment.protocol.errors import InvalidIntent, NonceTaken
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.intents.lifecycle import Moment, passed_until
 from muniment.protocol.intents.types import NewIntent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent
-    from muniment.service.storage.database import Database, Reader, Row, Transaction
+    from muniment.service.storage.database import Database, Row, Transaction
     from muniment.service.storage.sqlite.snapshot import StillDatabase
 
 _KEY: Final = "trigger_sig = ? AND settler = ? AND nonce = ?"
@@ -51,17 +51,9 @@ _SHARED: Final = """
 _ROWS_PER_READ: Final = number_text(1_000)
 
 
-class Nonce(NamedTuple):
-    """The key of a nonce: bytes of the trigger's signature and of the settlement contract, and the nonce as 0x hex."""
-
-    trigger_sig: bytes
-    settler: bytes
-    nonce: str
-
-    @classmethod
-    def of(cls, new: NewOperationsIntent) -> Nonce:
-        """The nonce of an intent."""
-        return cls(new.trigger_sig.raw, new.settler.raw, new.nonce)
+def _key_of(new: NewOperationsIntent) -> tuple[bytes, bytes, str]:
+    """The parameters of `_KEY`: the trigger's signature, the settlement contract, and the nonce as 0x hex."""
+    return new.trigger_sig.raw, new.settler.raw, new.nonce
 
 
 def is_past(new: NewOperationsIntent, moment: Moment) -> bool:
@@ -69,9 +61,9 @@ def is_past(new: NewOperationsIntent, moment: Moment) -> bool:
     return int(new.deadline) <= passed_until(moment.now_ms)
 
 
-async def holder(database: Reader | Transaction, nonce: Nonce) -> bytes | None:
+async def _holder(tx: Transaction, key: tuple[bytes, bytes, str]) -> bytes | None:
     """The hash of the intent that holds a nonce, or held it last."""
-    rows = await database.fetch(_HOLDER, nonce)
+    rows = await tx.fetch(_HOLDER, key)
     return rows[0][0] if rows else None
 
 
@@ -88,11 +80,11 @@ async def hold(
 
     With `may_share` an intent whose deadline has passed is a record of the past: it may have the nonce too.
     """
-    nonce, deadline = Nonce.of(new), int(new.deadline).to_bytes(32)
+    key, deadline = _key_of(new), int(new.deadline).to_bytes(32)
     _, over = expiry(moment)
-    values = (*nonce, intent_hash, None if has_succeeded else deadline, over)
+    values = (*key, intent_hash, None if has_succeeded else deadline, over)
     while not await tx.fetch(_HOLD, values):
-        other = await holder(tx, nonce)
+        other = await _holder(tx, key)
         if other == intent_hash:  # another writer has recorded the same intent since
             return
         if other is None:  # `release` has freed it since
@@ -108,7 +100,7 @@ async def hold(
             await tx.execute(_KEEP, values[:4])
         else:
             later = f"UPDATE intent_nonces SET deadline = ? WHERE {_KEY} AND deadline < ?"
-            await tx.execute(later, (deadline, *nonce, deadline))
+            await tx.execute(later, (deadline, *key, deadline))
         return
 
 
@@ -143,7 +135,7 @@ async def shared_by(tx: Transaction, new: AnyNewIntent, intent_hash: bytes, mome
     """The line about a past intent to be recorded although another intent has its nonce; None if there is no other."""
     if isinstance(new, NewIntent) or not is_past(new, moment):
         return None
-    other = await holder(tx, Nonce.of(new))
+    other = await _holder(tx, _key_of(new))
     return None if other is None or other == intent_hash else _line(intent_hash, other)
 
 
@@ -152,8 +144,7 @@ async def release(tx: Transaction, intent_hash: bytes, now_ms: int) -> None:
 
     Raises `IntentNotFound`, and `InvalidIntent` for an intent that holds no nonce.
     """
-    if await find(tx, intent_hash, Moment(now_ms, 0)) is None:
-        raise IntentNotFound("no intent is recorded under this hash")
+    await find(tx, intent_hash, Moment(now_ms, 0))
     freed = await tx.execute(
         """DELETE FROM intent_nonces WHERE intent_hash = ? AND (trigger_sig, settler, nonce) IN
              (SELECT trigger_sig, settler, nonce FROM intents WHERE hash = ?)""",

@@ -7,7 +7,7 @@ the members of an answer that never change. What changes is a column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, LiteralString, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
 
 from muniment.protocol.errors import IntentDiffers, IntentFull, StatusConflict
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -102,10 +102,10 @@ async def insert_proposals(tx: Transaction, intent_seq: int, count: int, proposa
 
 def _offer(proposal: CheckedProposal) -> str:
     new, (verified, signers) = proposal.new, proposal.signed
-    shape, data = (Offer, "data") if isinstance(new, NewProposal) else (OperationsOffer, "datas")
-    names = ("solver", data, "deadline", "fees", "fee_usd", "description", "signatures")
-    given = {name: getattr(new, name) for name in names}
-    return encode(shape(hash=Bytes32.from_raw(proposal.hash), verified=verified, signers=signers, **given)).decode()
+    shape = Offer if isinstance(new, NewProposal) else OperationsOffer
+    computed: dict[str, Any] = {"hash": Bytes32.from_raw(proposal.hash), "verified": verified, "signers": signers}
+    given = {name: getattr(new, name) for name in shape.__struct_fields__ if name not in computed}
+    return encode(shape(**given, **computed)).decode()
 
 
 async def move_proposal(tx: Transaction, intent_seq: int, n: int, claim: Claim) -> None:

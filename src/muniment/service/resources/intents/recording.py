@@ -8,7 +8,7 @@ After a change the chain facts that are known decide again about the status (`ch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, LiteralString, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from muniment.protocol.errors import IntentDiffers, IntentNotFound, ProposalNotFound
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -22,14 +22,12 @@ from muniment.protocol.intents.lifecycle import (
     status_as_read,
 )
 from muniment.protocol.intents.types import (
+    FIRST,
     LOGS_MAX,
     SECOND,
-    Hashed,
-    HashedOperations,
     NewIntent,
     RecordedIntent,
     RecordedOperationsIntent,
-    generation_of,
 )
 from muniment.protocol.wire import encode, iso_time
 from muniment.service.resources import operators
@@ -45,12 +43,8 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent, StatusChange
     from muniment.service.storage.database import Transaction
 
-# Called before rows are added; refuses them by raising.
+# Called before rows are added; refuses them by raising. `bool` refuses none.
 Admit: TypeAlias = Callable[[], object]
-
-
-def _admit_all() -> None:
-    """Rows of a file are not refused."""
 
 
 class _LockedIntent(NamedTuple):
@@ -65,7 +59,7 @@ class _LockedIntent(NamedTuple):
 
 
 async def record(
-    tx: Transaction, checked: CheckedIntent, author: str, moment: Moment, admit: Admit = _admit_all
+    tx: Transaction, checked: CheckedIntent, author: str, moment: Moment, admit: Admit = bool
 ) -> bool:  # fmt: skip
     """Record an intent, or merge it into the recorded one; whether that changed anything.
 
@@ -74,11 +68,22 @@ async def record(
     that the run which it names did not make), `IntentFull`, and what `admit` raises; then nothing is recorded. An
     import may record a past intent whose nonce another intent holds.
     """
-    seq, moved_to = await _insert_or_merge(tx, checked, moment, admit, may_share=author == operators.IMPORT)
+    seq = moved_to = None
+    is_import = author == operators.IMPORT
+    intent = await _lock(tx, checked.hash, moment)
+    if intent is None:
+        admit()
+        seq = await _insert(tx, checked, moment, may_share=is_import)
+        if seq is None:  # another writer has recorded it since
+            intent = await _locked(tx, checked.hash, moment)
+    if intent is not None:
+        claim, is_changed = await _merge(tx, intent, checked, moment.now_ms, admit)
+        seq = intent.seq if is_changed else None
+        moved_to = claim.status if claim.status != intent.recorded.claim.status else None
     if seq is not None:
         await apply_chain_facts(tx, seq, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
-    if moved_to is not None and author != operators.IMPORT:  # the time of an import is not the time of the move
+    if moved_to is not None and not is_import:  # the time of an import is not the time of the move
         await operators.enter(tx, author, f"{operators.MOVE}{moved_to}", checked.hash, moment.now_ms)
     return seq is not None
 
@@ -89,7 +94,7 @@ async def append_proposal(
     proposal: CheckedProposal,
     author: str,
     moment: Moment,
-    admit: Admit = _admit_all,
+    admit: Admit = bool,
 ) -> str:
     """Append a proposal, or merge it into the recorded one; the proposal as it is recorded then, as JSON.
 
@@ -109,29 +114,21 @@ async def append_proposal(
 
 
 async def append_log(
-    tx: Transaction, intent_hash: bytes, line: CheckedLog, author: str, now_ms: int, admit: Admit = _admit_all
+    tx: Transaction, intent_hash: bytes, line: CheckedLog, author: str, now_ms: int, admit: Admit = bool
 ) -> str:  # fmt: skip
     """Append a log line, unless it is recorded; the recorded one, as JSON. Raises `IntentNotFound`, `IntentFull`."""
-    seq, count = await _locked_for_log(tx, intent_hash)
-    if await parts.append_line(tx, seq, count + 1, line):
-        if count >= LOGS_MAX:
+    intent = await _locked(tx, intent_hash, Moment(now_ms, 0))  # its status does not matter here
+    if await parts.append_line(tx, intent.seq, intent.log_count + 1, line):
+        if intent.log_count >= LOGS_MAX:
             raise parts.logs_full()
         admit()
         sql = "UPDATE intents SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"
-        await tx.execute(sql, (count + 1, now_ms, seq))
+        await tx.execute(sql, (intent.log_count + 1, now_ms, intent.seq))
     await operators.enter(tx, author, "append log", intent_hash, now_ms)
     ((recorded,),) = await tx.fetch(
-        "SELECT record FROM intent_logs WHERE intent_seq = ? AND identity = ?", (seq, line.identity)
+        "SELECT record FROM intent_logs WHERE intent_seq = ? AND identity = ?", (intent.seq, line.identity)
     )
     return recorded
-
-
-async def _locked_for_log(tx: Transaction, intent_hash: bytes) -> tuple[int, int]:
-    """Lock an intent; its number, and the count of its log lines."""
-    sql = f"SELECT seq, log_count FROM intents WHERE hash = ?{tx.for_update}"
-    for seq, count in await tx.fetch(sql, (intent_hash,)):
-        return seq, count
-    raise _not_found()
 
 
 async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author: str, moment: Moment) -> None:
@@ -193,31 +190,8 @@ async def _lock(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedI
 
 async def _locked(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent:
     if (intent := await _lock(tx, intent_hash, moment)) is None:
-        raise _not_found()
+        raise IntentNotFound("no intent is recorded under this hash")
     return intent
-
-
-def _not_found() -> IntentNotFound:
-    return IntentNotFound("no intent is recorded under this hash")
-
-
-async def _insert_or_merge(
-    tx: Transaction, checked: CheckedIntent, moment: Moment, admit: Admit, *, may_share: bool
-) -> tuple[int | None, str | None]:
-    """The number of an intent that is new or has changed, else None; and the status after a move.
-
-    The status is None for a new intent, and for one that did not move.
-    """
-    intent = await _lock(tx, checked.hash, moment)
-    if intent is None:
-        admit()
-        if (seq := await _insert(tx, checked, moment, may_share=may_share)) is not None:
-            return seq, None
-        intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since
-    if intent is None:
-        raise RuntimeError("a recorded intent has vanished, although intents are never deleted")
-    claim, is_changed = await _merge(tx, intent, checked, moment.now_ms, admit)
-    return intent.seq if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
 
 
 async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool) -> int | None:
@@ -232,7 +206,7 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
         has_succeeded = claim.status == SUCCEEDED
         await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
     values: dict[LiteralString, object] = {
-        "generation": generation_of(new), "hash": checked.hash, "trigger_sig": _trigger_sig(new),
+        "hash": checked.hash, "trigger_sig": _trigger_sig(new),
         "settler": new.settler.raw,
         "deadline": int(new.deadline).to_bytes(32),
         "status": claim.status, "transaction_hash": claim.transaction_hash,
@@ -258,19 +232,17 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
 
 def _record_of(new: AnyNewIntent, intent_hash: bytes, created_at_ms: int) -> str:
     """The members that never change, as JSON."""
-    hashed, shape = (
-        (Hashed, RecordedIntent) if isinstance(new, NewIntent) else (HashedOperations, RecordedOperationsIntent)
-    )
-    members = {name: getattr(new, name) for name in hashed.__struct_fields__}
-    name, created_at = Bytes32.from_raw(intent_hash), iso_time(created_at_ms)
-    return encode(shape(**members, hash=name, created_at=created_at)).decode()
+    shape = RecordedIntent if isinstance(new, NewIntent) else RecordedOperationsIntent
+    computed: dict[str, Any] = {"hash": Bytes32.from_raw(intent_hash), "created_at": iso_time(created_at_ms)}
+    given = {name: getattr(new, name) for name in shape.__struct_fields__ if name not in computed}
+    return encode(shape(**given, **computed)).decode()
 
 
 def _of_form(new: AnyNewIntent) -> dict[LiteralString, object]:
     """The columns that depend on the form."""
     if isinstance(new, NewIntent):
-        return {"user_address": new.user.raw, "op": new.op}
-    return {"operation_count": len(new.operations), "nonce": new.nonce}
+        return {"generation": FIRST, "user_address": new.user.raw, "op": new.op}
+    return {"generation": SECOND, "operation_count": len(new.operations), "nonce": new.nonce}
 
 
 def _trigger_sig(new: AnyNewIntent) -> bytes:

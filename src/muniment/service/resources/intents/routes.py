@@ -72,8 +72,6 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
     moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)
     head = await store.find(reader, hash.raw, moment)
-    if head is None:
-        raise IntentNotFound("no intent is recorded under this hash")
     headers = (JSON, (b"etag", head.etag.encode()))
     if etag_matches(request.header(b"if-none-match"), head.etag):
         return Ready(b"", headers, 304)
@@ -105,12 +103,15 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
         body, hash, protocol=context.settings.protocol_name, chains=context.chains, now_ms=moment.now_ms
     )
     # Nothing new is dated while the clock is in doubt; an intent that is recorded has its date.
-    if context.clock.doubt() and await store.find(context.database, hash.raw, moment) is None:
-        context.clock.require()
+    if context.clock.doubt():
+        try:
+            await store.find(context.database, hash.raw, moment)
+        except IntentNotFound:
+            context.clock.require()
 
     async def write(tx: Transaction) -> str:
         await recording.record(tx, checked, caller.name, moment, context.disk.require)
-        return await _shown(tx, checked.hash, moment)
+        return await store.shown(tx, checked.hash, moment)
 
     shown = await context.database.write(write, order=hash.raw)
     if body.status is not None:
@@ -190,20 +191,12 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
 
     async def write(tx: Transaction) -> str:
         await recording.move(tx, hash.raw, body, caller.name, moment)
-        return await _shown(tx, hash.raw, moment)
+        return await store.shown(tx, hash.raw, moment)
 
     shown = await context.database.write(write, order=hash.raw)
     if body.proposal is None:
         context.metrics.counter("intent_moves_total", outcome=body.status).add()
     return Ready(shown.encode())
-
-
-async def _shown(tx: Transaction, intent_hash: bytes, moment: Moment) -> str:
-    """The intent as a listing shows it, read in the transaction that wrote it."""
-    shown = await store.shown(tx, intent_hash, moment)
-    if shown is None:
-        raise RuntimeError("an intent that was just written is missing")
-    return shown
 
 
 async def _target_of(context: Context, intent_hash: bytes) -> tuple[Address, int | None]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
+from muniment.protocol.errors import IntentNotFound
 from muniment.protocol.intents.lifecycle import (
     AFTER_GRACE,
     AT_DEADLINE,
@@ -199,10 +200,12 @@ async def triggers_of(database: Reader | Transaction, hashes: Sequence[bytes]) -
     return found
 
 
-async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
-    """The head of an intent."""
+async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head:
+    """The head of an intent. Raises `IntentNotFound`."""
     row = await database.fetch_one(f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?", (intent_hash,))
-    return Head.of(row, moment) if row else None
+    if row is None:
+        raise IntentNotFound("no intent is recorded under this hash")
+    return Head.of(row, moment)
 
 
 async def proposal(tx: Transaction, proposal_hash: bytes) -> str:
@@ -212,10 +215,9 @@ async def proposal(tx: Transaction, proposal_hash: bytes) -> str:
     return _proposal_text(row)
 
 
-async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> str | None:
-    """An intent as a listing shows it, as JSON."""
-    head = await find(database, intent_hash, moment)
-    return (await listed(database, [head]))[0] if head else None
+async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> str:
+    """An intent as a listing shows it, as JSON. Raises `IntentNotFound`."""
+    return (await listed(database, [await find(database, intent_hash, moment)]))[0]
 
 
 async def listed(database: Reader | Transaction, heads: Sequence[Head]) -> list[str]:
