@@ -606,7 +606,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm._explorer_url urlsplit",
             "evm.domain_of urlsplit",
             "evm.write_sign_in urlsplit",
-            "evm._url urlsplit",
+            "evm._read convert",
             "evm._check_url urlsplit",
             "evm.TokenLists._fetch urlsplit",
             "evm.TokenLists._kept urlsplit",
