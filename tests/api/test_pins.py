@@ -168,7 +168,7 @@ async def test_of_two_processes_that_see_a_due_bundle_one_takes_it(
     await deploy(uploads)
     async with another_process(pinning) as other:
         databases = (pinning.database, other.database) * 4
-        taken = await asyncio.gather(*(queue.take(each, pinning.now_ms(), 60_000) for each in databases))
+        taken = await asyncio.gather(*(queue.take(each, pinning.clock.now_ms(), 60_000) for each in databases))
     assert sum(each is not None for each in taken) == 1
 
 
@@ -222,7 +222,7 @@ async def test_pinned_bundles_are_looked_for_again_after_a_recheck_and_sent_if_t
     async with working(pinning):
         await until_rows(pinning, "pinned_at_ms IS NOT NULL", 2)
         del node.pinned[lost]
-        assert await pinning.database.write(lambda tx: queue.recheck(tx, pinning.now_ms())) == 2
+        assert await pinning.database.write(lambda tx: queue.recheck(tx, pinning.clock.now_ms())) == 2
         await until_rows(pinning, "pinned_at_ms IS NOT NULL", 2)
     assert set(node.pinned) == {kept, lost}
     assert sorted(node.imports) == sorted([kept, lost, lost])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +161,7 @@ async def test_a_failure_that_was_stored_for_another_settler_as_its_intent_arriv
     intent = await watched.record(operations_body(settler, 1, **members))
     await watched.follow()
     success = success_of(intent, chain, Address.parse("0x" + "77" * 20))
-    receipt = replace(success, log_index=RECEIPT_INDEX, subject=b"\xab" * 32, outcome="failed")
+    receipt = success._replace(log_index=RECEIPT_INDEX, subject=b"\xab" * 32, outcome="failed")
     await watched.context.database.write(lambda tx: insert_facts(tx, [receipt]))
     assert await watched.status(intent) == "submitted"
     await watched.follow()
