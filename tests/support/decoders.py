@@ -48,6 +48,7 @@ from muniment.service.http.reply import etag_matches
 from muniment.service.http.request import media_ranges
 from muniment.service.http.uploads import FormParser
 from muniment.service.pins import worker
+from muniment.service.resources import operators
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
 from muniment.service.resources.functions.store import FunctionQuery
@@ -290,6 +291,13 @@ DECODERS: tuple[Decoder, ...] = (
         ("auth._KEY compile",),
         size=FIELD,
         frames=(*PLAIN, (b"mnk_", b"")),
+    ),
+    Decoder(
+        "x-operator-key",
+        _text(operators._KEY.fullmatch),
+        ("operators._KEY compile",),
+        size=FIELD,
+        frames=(*PLAIN, (b"mno_", b"")),
     ),
     Decoder(
         "a token",
@@ -588,7 +596,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     ),
     "what the operator configured": frozenset(
         {
-            "auth._NAME compile",
+            "operators._NAME compile",
             "auth._SECRET compile",
             "auth.parse_secrets itself",
             "auth.parse_secrets split",
