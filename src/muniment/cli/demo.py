@@ -23,7 +23,7 @@ from muniment.cli.client.service import failures
 from muniment.cli.options import chains_option, common_options, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from muniment.service.running.settings import Settings
     from muniment.service.storage.database import Transaction
@@ -46,6 +46,8 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
 
     The service that the command starts has a relayer beside it, which runs the trigger that is left active.
     """
+    from muniment.operate.walkthrough import development_nodes
+
     settings = settings_of(config, **flags)
     with failures(), output.errors_on_one_line():
         if url is not None:
@@ -54,7 +56,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
         with stop.listening(), _service(settings) as (service, address):
-            _walk(address, settings, leaves_trigger=True)
+            _walk(address, settings, development_nodes(settings), leaves_trigger=True)
             with _relayer(settings, address), stop.waiting():
                 console = f"The console, for a browser: {address}/console\n" if settings.console else ""
                 output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
@@ -67,14 +69,14 @@ def _wait_until_ended(service: subprocess.Popen[str]) -> None:
         time.sleep(_STEP_SECONDS)
 
 
-def _walk(url: str, settings: Settings, *, leaves_trigger: bool = False) -> None:
+def _walk(url: str, settings: Settings, nodes: Sequence[str] = (), *, leaves_trigger: bool = False) -> None:
     from muniment.client import Bundle
     from muniment.operate.walkthrough import Walkthrough
 
     sample = files("muniment.cli") / "sample"
     bundle = Bundle((sample / "manifest.json").read_bytes(), (sample / "function.wasm").read_bytes())
     Walkthrough(
-        url=url, bundle=bundle, protocol=settings.protocol_name, leaves_trigger=leaves_trigger,
+        url=url, bundle=bundle, nodes=nodes, protocol=settings.protocol_name, leaves_trigger=leaves_trigger,
         on_step=lambda step, outcome: output.print_text(f"  {step:<12} {outcome}"),
     ).run()  # fmt: skip
 

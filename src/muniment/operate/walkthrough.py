@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
+from muniment.chains.catalogue import load_chains
 from muniment.client import KeySigner, Registry, TriggerDraft
+from muniment.operate.http_request import ask
+from muniment.protocol.evm.address import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from muniment.client import Bundle
-    from muniment.protocol.evm.address import Address
+    from muniment.service.running.settings import Settings
 
+_BALANCES_SHOWN: Final = 5
+_COINS_SECONDS_MAX: Final = 10.0
 _DAY_MS: Final = 86_400_000
 # What the sample function transfers: USDC on Base (the addresses of `chains/tokens.json`), to nobody.
 _INPUT: Final = {
@@ -23,18 +32,26 @@ _INPUT: Final = {
 }  # fmt: skip
 
 
+def development_nodes(settings: Settings) -> list[str]:
+    """The RPC URLs on this machine: development nodes, which give coins to any address."""
+    chains = load_chains(settings.chains_file).values()
+    urls = [url for chain in chains for url in chain.rpc_urls]
+    return [url for url in urls if urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walkthrough:
     """A walk through the service at `url`, on which `bundle` is deployed.
 
-    `on_step` gets the name and the outcome of each step. With `leaves_trigger` the last step signs a trigger that is
-    due each minute for a day, which a relayer may run.
+    `on_step` gets the name and the outcome of each step. `nodes` are URLs of development nodes. With
+    `leaves_trigger` the last step signs a trigger that is due each minute for a day, which a relayer may run.
     """
 
     url: str
     bundle: Bundle
     on_step: Callable[[str, str], None]
     protocol: str = "Mimic"
+    nodes: Sequence[str] = ()
     leaves_trigger: bool = False
 
     def run(self) -> None:
@@ -43,10 +60,12 @@ class Walkthrough:
         Raises the errors of the client.
         """
         wallet = KeySigner(secrets.token_bytes(32))
+        self._give_coins(wallet.address)
         self.on_step("wallet", f"{wallet.address} (a new key, which is not stored)")
         with Registry(self.url, signer=wallet, protocol=self.protocol) as registry:
             token = registry.account.log_in()
             self.on_step("login", f"a signed nonce proves the address; token {token[:12]}…, valid for a day")
+            self._show_balances(registry)
             self.on_step("API key", f"{registry.account.api_key()[:16]}…, for deploying")
             cid = self._deploy(registry)
             sig = self._sign_trigger(registry, cid)
@@ -56,6 +75,20 @@ class Walkthrough:
             self._list(registry, wallet.address, "deactivated")
             if self.leaves_trigger:
                 self._leave_trigger(registry, cid)
+
+    def _give_coins(self, address: Address) -> None:
+        for url in self.nodes:
+            call = {"method": "hardhat_setBalance", "params": [address, hex(10**18)]}  # anvil accepts it too
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, **call}).encode()
+            headers = {"content-type": "application/json", "content-length": str(len(body))}
+            with suppress(OSError):
+                ask(url, method="POST", pieces=[body], headers=headers, seconds_max=_COINS_SECONDS_MAX)
+
+    def _show_balances(self, registry: Registry) -> None:
+        for each in registry.account.balances()[:_BALANCES_SHOWN]:
+            amount = Decimal(each.balance).scaleb(-each.decimals).normalize()
+            price = f"at {each.price} US dollars" if each.price else "at an unknown price"
+            self.on_step("balance", f"{amount:f} {each.symbol} on chain {each.chain_id}, {price}")
 
     def _deploy(self, registry: Registry) -> str:
         function = registry.functions.deploy(self.bundle)
