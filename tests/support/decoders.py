@@ -48,11 +48,11 @@ from muniment.service.http.reply import etag_matches
 from muniment.service.http.request import media_ranges
 from muniment.service.http.uploads import FormParser
 from muniment.service.pins import worker
-from muniment.service.resources import operators
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
 from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.json_lines import check_line
+from muniment.service.resources.operators import _KEY
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.webhooks.sending import check_url, retry_after_s
 from muniment.service.resources.webhooks.types import WebhookUrl
@@ -292,13 +292,7 @@ DECODERS: tuple[Decoder, ...] = (
         size=FIELD,
         frames=(*PLAIN, (b"mnk_", b"")),
     ),
-    Decoder(
-        "x-operator-key",
-        _text(operators._KEY.fullmatch),
-        ("operators._KEY compile",),
-        size=FIELD,
-        frames=(*PLAIN, (b"mno_", b"")),
-    ),
+    Decoder("x-operator-key", _text(_KEY.fullmatch), ("operators._KEY compile",), FIELD, (*PLAIN, (b"mno_", b""))),
     Decoder(
         "a token",
         _text(lambda text: _signed_claims(_RING, text)),
