@@ -37,7 +37,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name a registry; an expected error of the command is one line."""
+    """Add the options that name a registry, and print an expected error of the command on one line."""
 
     @wraps(command)
     def tells_errors(*arguments: Any, **flags: Any) -> None:

@@ -43,8 +43,12 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent, StatusChange
     from muniment.service.storage.database import Transaction
 
-# Called before rows are added; refuses them by raising. `bool` refuses none.
+# Called before rows are added; refuses them by raising.
 Admit: TypeAlias = Callable[[], object]
+
+
+def _admit_all() -> None:
+    """Rows of a file are not refused."""
 
 
 class _LockedIntent(NamedTuple):
@@ -59,7 +63,7 @@ class _LockedIntent(NamedTuple):
 
 
 async def record(
-    tx: Transaction, checked: CheckedIntent, author: str, moment: Moment, admit: Admit = bool
+    tx: Transaction, checked: CheckedIntent, author: str, moment: Moment, admit: Admit = _admit_all
 ) -> bool:  # fmt: skip
     """Record an intent, or merge it into the recorded one; whether that changed anything.
 
@@ -94,7 +98,7 @@ async def append_proposal(
     proposal: CheckedProposal,
     author: str,
     moment: Moment,
-    admit: Admit = bool,
+    admit: Admit = _admit_all,
 ) -> str:
     """Append a proposal, or merge it into the recorded one; the proposal as it is recorded then, as JSON.
 
@@ -114,7 +118,7 @@ async def append_proposal(
 
 
 async def append_log(
-    tx: Transaction, intent_hash: bytes, line: CheckedLog, author: str, now_ms: int, admit: Admit = bool
+    tx: Transaction, intent_hash: bytes, line: CheckedLog, author: str, now_ms: int, admit: Admit = _admit_all
 ) -> str:  # fmt: skip
     """Append a log line, unless it is recorded; the recorded one, as JSON. Raises `IntentNotFound`, `IntentFull`."""
     intent = await _locked(tx, intent_hash, Moment(now_ms, 0))  # its status does not matter here

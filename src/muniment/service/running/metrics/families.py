@@ -63,7 +63,7 @@ _HTTP: Final = (
     Family("refused_total", Kind.COUNTER, "Requests that were refused, by the code of the problem.", ("code",)),
     Family("rate_limit_units_total", Kind.COUNTER, "Units that were charged to rate limits.", ("policy",)),
     Family("rate_limit_refused_total", Kind.COUNTER, "Requests over a rate limit.", ("policy",)),
-    _seconds("loop_lag_seconds", "Lateness of a timer of 10 ms: as long waits every request."),
+    _seconds("loop_lag_seconds", "Event-loop lag: how late a 10 ms timer fires."),
 )
 _DATABASE: Final = (
     _seconds("commit_duration_seconds", "Time of a commit, with its fsync."),
