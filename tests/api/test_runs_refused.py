@@ -91,7 +91,16 @@ CASES: dict[str, tuple[dict[str, Any], int, str]] = {
     "a line that is too long": ({"logs": ["x" * 4_012]}, 400, "invalid-text"),
     "NUL in a log": ({"logs": ["\0"]}, 400, "invalid-text"),
     "NUL in a param": (
-        {"inputs": [{"query": "api", "params": {"a": "\0"}, "answer": {"success": True}}]}, 400, "invalid-body",
+        {"inputs": [{"query": "api", "params": {"a": "\0"}, "answer": {"success": True}}]}, 400, "invalid-text",
+    ),
+    "NUL in a list of params": (
+        {"inputs": [{"query": "api", "params": {"a": ["b", "\0"]}, "answer": {"success": True}}]}, 400, "invalid-body",
+    ),
+    "NUL in an answer": (
+        {"inputs": [{"query": "api", "params": {}, "answer": {"success": True, "data": "\0"}}]}, 400, "invalid-text",
+    ),
+    "NUL in a list of answers": (
+        {"inputs": [{"query": "api", "params": {}, "answer": {"success": True, "data": ["\0"]}}]}, 400, "invalid-body",
     ),
     "a param that is no name": (
         {"inputs": [{"query": "api", "params": {"a.b": ""}, "answer": {"success": True}}]}, 400, "invalid-body",

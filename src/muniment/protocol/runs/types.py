@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from muniment.protocol.errors import InvalidText
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -46,9 +47,13 @@ RunStatus = Annotated[
     ),
 ]
 _ChainId = Annotated[int, Meta(ge=1, le=SAFE_INTEGER_MAX, description="EIP-155", examples=[8453])]
-_Text = Annotated[str, Meta(pattern=r"^[^\u0000]*$", max_length=RUN_BYTES_MAX)]
+_NO_NUL: Final = r"^[^\u0000]*$"
+_Text = Annotated[str, Meta(pattern=_NO_NUL, max_length=RUN_BYTES_MAX)]
+# Beside a list, `_check_text` does what the pattern says: msgspec 0.22 frees the pattern of a text in such a union as
+# if it were a type, and the process may end by a segmentation fault (msgspec #717).
+_TextOrList = Annotated[str, Meta(max_length=RUN_BYTES_MAX, extra_json_schema={"pattern": _NO_NUL})]
 _ParamName = Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9]{0,49}$")]
-_Param = _Text | Annotated[list[_Text], Meta(max_length=_LIST_MAX)]
+_Param = _TextOrList | Annotated[list[_Text], Meta(max_length=_LIST_MAX)]
 
 _HASH: Final = "0x" + "ab" * 32
 _ADDRESS: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -70,6 +75,11 @@ _RUN: Final[dict[str, Any]] = {
     "engine": "muniment 0.3.0, wasmtime 40.0.0", "fee": "0", "solverFees": [],
 }  # fmt: skip
 _RECORD: Final = {"relayer": _ADDRESS, "evidence": "0x" + "03" * 32, "createdAt": "2026-11-20T19:48:00.123Z"}
+
+
+def _check_text(value: object, pointer: str) -> None:
+    if isinstance(value, str) and "\0" in value:
+        raise InvalidText("the text has the character U+0000, which is not stored", pointer=pointer)
 
 
 class RunReason(Record, frozen=True):
@@ -127,7 +137,7 @@ class RunAnswer(Record, frozen=True):
     success: bool
     data: (
         Annotated[
-            _Text | Annotated[list[_Text | RunBalances], Meta(max_length=_LIST_MAX)],
+            _TextOrList | Annotated[list[_Text | RunBalances], Meta(max_length=_LIST_MAX)],
             Meta(description="The hex of an EVM call; the prices, US dollars × 10^18 of a whole token; the balances"),
         ]
         | UnsetType
@@ -135,6 +145,10 @@ class RunAnswer(Record, frozen=True):
     error: ReasonText | UnsetType = UNSET
 
     example: ClassVar[dict[str, Any]] = _ANSWER
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidText` for data with U+0000."""
+        _check_text(self.data, "/data")
 
 
 class RunCall(Record, frozen=True, kw_only=True):
@@ -158,6 +172,11 @@ class RunInput(Record, frozen=True):
     calls: Annotated[list[RunCall], Meta(max_length=_LIST_MAX)] | UnsetType = UNSET
 
     example: ClassVar[dict[str, Any]] = _INPUT
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidText` for a param with U+0000."""
+        for name, value in self.params.items():
+            _check_text(value, f"/params/{name}")
 
 
 class RunContext(Record, frozen=True):
