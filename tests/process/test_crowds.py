@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -51,10 +52,10 @@ async def eventually_ok(url: str) -> bool:
     deadline = time.monotonic() + _SECONDS_MAX
     async with httpx2.AsyncClient(trust_env=False) as client:
         while time.monotonic() < deadline:
-            try:
-                return (await client.get(url)).status_code == 200
-            except httpx2.TransportError:
-                await asyncio.sleep(0.05)
+            with suppress(httpx2.TransportError):
+                if (await client.get(url)).status_code == 200:
+                    return True
+            await asyncio.sleep(0.05)
     return False
 
 

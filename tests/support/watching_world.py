@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 import intent_bodies
+from applications import wait_for_postgres
 from chain import LocalChain
 from migrated import migrated_directory
 from muniment.operate.watch.events import TOPICS, event_in
@@ -161,13 +162,15 @@ async def registry(
     directory: Path, file: Path, *, limits: WatchLimits = WATCH_LIMITS, **settings: Any
 ) -> AsyncGenerator[Registry]:
     migrated_directory(directory / "data")
-    context = build_context(settings_of(directory, file, **settings))
-    await context.database.migrate()
-    try:
-        yield Registry(context, limits)
-    finally:
-        await context.outgoing.close()
-        await context.database.close()
+    with pytest.MonkeyPatch.context() as patch:
+        wait_for_postgres(patch)
+        context = build_context(settings_of(directory, file, **settings))
+        await context.database.migrate()
+        try:
+            yield Registry(context, limits)
+        finally:
+            await context.outgoing.close()
+            await context.database.close()
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from applications import wait_for_postgres
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage.database import Row, Transaction
 from muniment.service.storage.migrate import Migration, migrations
@@ -31,7 +32,8 @@ def url(cluster: Cluster, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def database(url: str) -> AsyncIterator[PostgresDatabase]:
+async def database(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresDatabase]:
+    wait_for_postgres(monkeypatch)
     made = PostgresDatabase(url)
     await made.migrate()
     yield made

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
@@ -64,7 +65,8 @@ async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECOND
     except DRIVER_ERRORS as error:
         raise DatabaseUnavailable(f"the database cannot be migrated: {error_name(error)}: {error}") from error
     finally:
-        await connection.close(timeout=1)  # the server releases the lock
+        with suppress(TimeoutError):  # the driver has broken the connection off then
+            await connection.close(timeout=1)  # the server releases the lock
 
 
 async def _take_lock(connection: Connection, deadline: float) -> None:
