@@ -43,6 +43,7 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements-dev.lock
 	@touch $@
 
+FOLDERS := $(addprefix tests/,api cli client contract e2e process unit)
 # The tests of the files in deploy/ that take seconds; `make deploy-test` has the others.
 QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd.py workflows.py)
 
@@ -55,7 +56,7 @@ npm: $(VENV)/dev
 
 # What decides whether a change is right: no verdict depends on how fast the machine is.
 test: npm $(TOOLS)/done
-	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" --timeout 600 tests $(QUICK)
+	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" --timeout 600 $(FOLDERS) $(QUICK)
 
 # Making up requests for each edge of each parameter takes a minute of a core in every process that collects these tests.
 REQUESTS := tests/contract/test_fuzz.py

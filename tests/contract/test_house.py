@@ -192,3 +192,13 @@ def test_each_module_of_the_benchmarks_can_be_imported() -> None:
     program = f"import sys; sys.path[:0] = ['bench', 'tests/support']; import {', '.join(names)}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_make_test_names_every_folder_and_no_path_within_another() -> None:
+    """Of two paths, one within the other, pytest takes the outer one, with what that leaves out."""
+    done = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
+    [command] = [line for line in done.stdout.splitlines() if "/pytest " in line]
+    named = {Path(word) for word in command.split() if word.startswith("tests/")}
+    tested = {each.relative_to(ROOT).parts[1] for each in (ROOT / "tests").rglob("test_*.py")} - {"deploy", "soak"}
+    assert {each.name for each in named if not each.suffix} == tested
+    assert [each for each in named if named & set(each.parents)] == []
