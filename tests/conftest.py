@@ -36,7 +36,7 @@ from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database
 from muniment.service.storage.database import DatabaseLimits
-from patience import wait_a_minute
+from patience import wait_a_minute, wait_for_servers
 from postgres import Cluster
 from service import Service
 
@@ -48,6 +48,7 @@ NOW_MS = 1_795_204_080_123
 
 _TEMPORARY_FILES = use_memory()
 wait_a_minute()
+wait_for_servers()
 
 
 def pytest_report_header() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tlog_world import KEY, add_triggers, entries_of, epoch_of, shown, turn
 
+from applications import wait_for_postgres
 from conftest import Clock
 from limitless import unlimited_settings
 from muniment.protocol.log.entries import LogFact, parse_entry, previous_epoch
@@ -26,10 +27,12 @@ pytestmark = pytest.mark.long
 @asynccontextmanager
 async def opened(settings: Settings, clock: Clock) -> AsyncGenerator[Context]:
     made = build_context(settings, now_ms=clock)
-    yield made
-    await made.outgoing.close()
-    await made.outgoing_webhooks.close()
-    await made.database.close()
+    with pytest.MonkeyPatch.context() as patch:
+        wait_for_postgres(patch)
+        yield made
+        await made.outgoing.close()
+        await made.outgoing_webhooks.close()
+        await made.database.close()
 
 
 @dataclass(frozen=True)

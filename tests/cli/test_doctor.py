@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -184,9 +184,12 @@ def test_a_check_that_hangs_is_named_and_what_was_found_until_then_is_kept(data:
     others = {"libraries", "database", "signature", "blocks"}
     for seconds in (2, 10, 60):  # a busy machine needs more of them for the other checks
         findings, is_over = examine(Examined(Settings(data_dir=data)), seconds_max=seconds)
-        os.close(os.open(data / "secrets", os.O_WRONLY | os.O_NONBLOCK))  # ends the thread of the check
+        with suppress(OSError):  # on a busy machine the check of the secrets has not begun
+            os.close(os.open(data / "secrets", os.O_WRONLY | os.O_NONBLOCK))  # ends the thread of the check
         assert not is_over
         found = {each.check: each for each in findings}
+        if "secrets" not in found and seconds < 60:
+            continue
         assert found["secrets"].message.startswith(
             f"the check did not end within {seconds} s, and these checks did not run: data directory, proxies, "
         )

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from muniment.client import AsyncRegistry, Checkpoint, KeySigner, Registry, sign_proposal
 
-# The work on an intent takes a moment, in which the program may be killed.
-WORK_S = 0.002
+# The work on an intent takes a moment, in which the program may be killed; 250 of them take longer than a busy machine
+# lets the killer wait.
+WORK_S = 0.02
 
 
 def follow(url: str, user: str, directory: Path) -> None:

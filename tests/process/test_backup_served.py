@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 import warm
-from answers import ok
+from answers import answered, ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in
 from service import Service
 
@@ -59,15 +59,14 @@ class Writers:
 
     async def register(self, client: httpx2.AsyncClient, cid: str, wallet: Wallet) -> None:
         for number in count():
-            answer = await client.post("/triggers", json=TriggerDraft(cid, wallet, version=f"1.0.{number}").signed())
-            assert answer.status_code == 200, answer.text
+            trigger = TriggerDraft(cid, wallet, version=f"1.0.{number}").signed()
+            answer = await answered(client, "POST", "/triggers", json=trigger)
             self.triggers.append(answer.json())
 
     async def upload(self, client: httpx2.AsyncClient, key: str) -> None:
         for number in count():
             files = Bundle(version=f"2.0.{number}").files
-            answer = await client.post("/functions", files=files, headers={"x-api-key": key})
-            assert answer.status_code == 200, answer.text
+            answer = await answered(client, "POST", "/functions", files=files, headers={"x-api-key": key})
             self.functions.append(answer.json())
 
     async def wait_for_more(self) -> None:

@@ -24,8 +24,10 @@ from muniment.service.blocks import s3
 from muniment.service.blocks.files import FileBlockStore
 from muniment.service.blocks.s3 import S3BlockStore
 from ports import free_port
-from s3_server import environment, s3_server
+from s3_server import environment, patient, s3_server
 
+__all__ = ["patient"]  # the fixture
+pytestmark = pytest.mark.usefixtures("patient")
 HELLO = block_of(b"hello")
 MANY = sorted(block_of(number.to_bytes(4, "big") * 500) for number in range(40))
 FEW = MANY[:8]

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from answers import ok
+from answers import answered, ok
 from builders import SAMPLES, Wallet, api_key_of
 from forms import END, FORM, part
 from service import Service
@@ -33,9 +33,7 @@ async def upload(service: Service, owner: int = 1) -> str:
     async with httpx2.AsyncClient(base_url=service.url) as client:
         headers = {"x-api-key": await api_key_of(client, Wallet(owner)), "content-type": FORM}
         body = b"".join(part(name, data) for name, data in FILES.items()) + END
-        response = await client.post("/functions", content=body, headers=headers)
-    assert response.status_code == 200, response.text
-    return response.json()["CID"]
+        return (await answered(client, "POST", "/functions", content=body, headers=headers)).json()["CID"]
 
 
 async def wasm_of(service: Service, cid: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from answers import ok
+from answers import asked, ok
 from builders import TriggerDraft, Wallet, deploy, register
 from postgres import Cluster
 from service import Service
@@ -35,7 +35,7 @@ async def test_fifty_simultaneous_creates_are_one_record(client: httpx2.AsyncCli
     async with client:
         owner = Wallet(51)
         body = TriggerDraft(await deploy(client), owner).signed()
-        answers = await asyncio.gather(*(client.post("/triggers", json=body) for _ in range(50)))
+        answers = await asyncio.gather(*(asked(client, "POST", "/triggers", json=body) for _ in range(50)))
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.content for answer in answers}) == 1
         assert ok(await client.get(f"/triggers?signer={owner.address}")).json() == [answers[0].json()]
@@ -49,7 +49,7 @@ async def test_overlapping_simultaneous_deactivations_all_hold(client: httpx2.As
         lists = [sigs[:8], sigs[:3:-1], sigs, sigs[::2]]
         signatures = [owner.sign_deactivation(listed) for listed in lists]
         bodies = [{"triggerSigs": each, "signature": sig} for each, sig in zip(lists, signatures, strict=True)] * 3
-        answers = await asyncio.gather(*(client.post("/triggers/deactivate", json=body) for body in bodies))
+        answers = await asyncio.gather(*(asked(client, "POST", "/triggers/deactivate", json=body) for body in bodies))
         assert {answer.status_code for answer in answers} == {204}
         assert ok(await client.get(f"/triggers?active=true&signer={owner.address}")).json() == []
         ended = ok(await client.get(f"/triggers?limit=100&signer={owner.address}")).json()
@@ -63,9 +63,12 @@ async def test_a_create_beside_a_deactivation_never_leaves_it_active(client: htt
         for number in range(20):
             body = TriggerDraft(cid, owner, version=f"{number}.0.0").signed()
             consent = {"triggerSigs": [body["sig"]], "signature": owner.sign_deactivation([body["sig"]])}
-            creates = [client.post("/triggers", json=body) for _ in range(2)]
-            answers = await asyncio.gather(creates[0], client.post("/triggers/deactivate", json=consent), creates[1])
-            assert {answers[0].status_code, answers[2].status_code} <= {200, 409}
-            assert answers[1].status_code in {204, 404}
+            first, ending, second = await asyncio.gather(
+                asked(client, "POST", "/triggers", json=body),
+                asked(client, "POST", "/triggers/deactivate", json=consent),
+                asked(client, "POST", "/triggers", json=body),
+            )
+            assert {first.status_code, second.status_code} <= {200, 409}
+            assert ending.status_code in {204, 404}
             shown = ok(await client.get(f"/triggers/{body['sig']}")).json()
-            assert ("deactivateSig" in shown) is (answers[1].status_code == 204)
+            assert ("deactivateSig" in shown) is (ending.status_code == 204)

@@ -92,6 +92,8 @@ async def test_a_change_while_events_are_delivered_repeats_none_and_a_replay_goe
 
         # The stored cursor lies after a delivery that is on its way; a replay may begin there as anywhere else.
         taker.gate.clear()
+        await registry.add(10)  # all the others may have been delivered during the changes
+        ids = await registry.ids()
         await until(taker.is_waiting.is_set)
         place = (await call("GET", path))["cursor"]
         await call("POST", f"{path}/replay", {"cursor": place})

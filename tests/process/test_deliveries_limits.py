@@ -81,7 +81,7 @@ async def test_at_most_4_of_them_go_to_one_host(crowd: Crowd) -> None:
     await crowd.begin()
     await crowd.registry.add(1)
     await until(lambda: crowd.on_their_way[crowded] >= 4 and crowd.on_their_way[other] >= 1)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.2)
     assert crowd.on_their_way == {crowded: 4, other: 1}
     crowd.gate.set()
     await until(lambda: crowd.ended == {crowded: 10, other: 1})

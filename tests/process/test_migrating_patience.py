@@ -69,7 +69,7 @@ async def test_it_is_not_waited_for_for_ever(cluster: Cluster, tmp_path: Path, l
     with pytest.raises(DatabaseUnavailable) as refusal:
         await asyncio.to_thread(databases.migrate, settings, patience_s=0.05)
     assert refusal.value.detail == "the database cannot be reached: ConnectionRefusedError"
-    assert len(lines.lines) == 1
+    assert len(lines.lines) <= 1  # none if the first attempt took all of the patience
 
 
 async def test_what_no_wait_mends_is_said_at_once(cluster: Cluster, tmp_path: Path, lines: Lines) -> None:

@@ -11,7 +11,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from answers import ok
+from answers import answered, ok
 from builders import Bundle, Wallet, api_key_of, register
 from crashing import Site
 from faults import OURS, Draft, assert_unavailable, configure, end_our_sessions, limited_files
@@ -55,8 +55,8 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
         await admin.execute("SET default_transaction_read_only = off")
         await configure(admin, "ALTER SYSTEM RESET default_transaction_read_only")
         await end_our_sessions(admin)
-    assert (await caller.post("/triggers", json=new)).status_code == 200
     await until_it_is_ready(caller)
+    await answered(caller, "POST", "/triggers", json=new)
     assert (await caller.post("/triggers/deactivate", json=consent)).status_code == 204
     assert (await operator.put(intent)).status_code == 200
     assert (await caller.post("/functions", files=bundle.files, headers=headers)).status_code == 200

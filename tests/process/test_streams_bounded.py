@@ -71,7 +71,7 @@ async def test_open_streams_are_counted_as_streams_and_not_as_requests_in_flight
     assert await gauge(client, url, "http_requests_in_flight") == 1, "the scrape itself"
     for stream in streams:
         await stream.close()
-    await until_gauge(client, url, "feed_streams", 0, seconds=3)
+    await until_gauge(client, url, "feed_streams", 0)
 
 
 @pytest.mark.timed

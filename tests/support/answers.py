@@ -22,16 +22,21 @@ def ok(answer: httpx2.Response) -> httpx2.Response:
 
 
 async def answered(client: httpx2.AsyncClient, method: str, target: str, **given: Any) -> httpx2.Response:
-    """The answer with status 200; repeats the request after 429 or 503.
+    """The answer with status 200; repeats the request after 429 or 503, as `asked` does."""
+    return ok(await asked(client, method, target, **given))
 
-    The contract allows both at any time, and a busy service, or one
-    whose database has, gives them. So `answered` sends only what may be sent twice.
+
+async def asked(client: httpx2.AsyncClient, method: str, target: str, **given: Any) -> httpx2.Response:
+    """The answer, whatever its status; repeats the request after 429 or 503.
+
+    The contract allows both at any time, and a busy service, or one whose database is busy, gives them. So `asked`
+    sends only what may be sent twice.
     """
     deadline = time.monotonic() + ANSWERED_SECONDS_MAX
     while True:
         answer = await client.request(method, target, **given)
         if answer.status_code not in {429, 503} or time.monotonic() > deadline:
-            return ok(answer)
+            return answer
         await asyncio.sleep(int(answer.headers["retry-after"]))
 
 

@@ -27,7 +27,6 @@ _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELE
 
 def wait_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise PostgreSQL's limits of time to a minute, for busy machines."""
-    monkeypatch.setattr(postgres_connection, "CONNECT_SECONDS_MAX", 60.0)
     monkeypatch.setattr(postgres_connection, "ANSWER_SECONDS_MAX", 60.0)
     for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
         monkeypatch.setitem(postgres_connection.SESSION, limit, "60000")

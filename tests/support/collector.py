@@ -15,6 +15,7 @@ from local_server import LocalServer
 
 # Spans leave a second after their requests; a busy machine takes longer.
 _SPANS_SECONDS_MAX = 60.0
+SERVER, CLIENT = 2, 3  # the kinds of spans in OTLP
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,13 @@ class Collector:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def spans(self, trace_id: str = "", *, wanted: int = 1) -> list[Span]:
-        """The spans of a trace, or all, once there are `wanted`."""
-        self.until(lambda: len(self._of(trace_id)) >= wanted)
+        """The spans of a trace, or all, once there are `wanted`, that of the request among them: it ends last."""
+
+        def is_whole() -> bool:
+            found = self._of(trace_id)
+            return len(found) >= wanted and any(span.kind == SERVER for span in found)
+
+        self.until(is_whole)
         return self._of(trace_id)
 
     def until(self, is_so: Callable[[], bool]) -> None:

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import LiteralString
 
+import pytest
+
 import warm
+from applications import wait_for_postgres
 from feed_writing import add_events
 from muniment.service.app import build_context
 from muniment.service.context import Context
@@ -150,15 +153,17 @@ async def delivering_at(url: str, folder: Path) -> AsyncGenerator[Registry]:
         data_dir=folder / "data", database_url=url or Settings().database_url, allow_private_networks=True
     )
     context = build_context(settings)
-    try:
-        await context.database.migrate()
-        context.secrets()
-        with ExitStack() as stack:
-            yield Registry(folder / "data", url, context, stack)
-    finally:
-        await context.outgoing.close()
-        await context.outgoing_webhooks.close()
-        await context.database.close()
+    with pytest.MonkeyPatch.context() as patch:
+        wait_for_postgres(patch)
+        try:
+            await context.database.migrate()
+            context.secrets()
+            with ExitStack() as stack:
+                yield Registry(folder / "data", url, context, stack)
+        finally:
+            await context.outgoing.close()
+            await context.outgoing_webhooks.close()
+            await context.database.close()
 
 
 async def until(condition: Callable[[], bool], seconds_max: float = SECONDS_MAX) -> None:

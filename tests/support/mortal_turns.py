@@ -17,6 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from applications import wait_for_postgres
 from limitless import unlimited_settings
 from muniment.service.app import build_context
 from muniment.service.context import Context
@@ -26,6 +29,7 @@ from muniment.service.storage.postgres import transaction as postgres_transactio
 from muniment.service.storage.postgres.transaction import PostgresTransaction
 from muniment.service.storage.sqlite.jobs import SqliteTransaction
 from muniment.service.storage.sqlite.writer import Writer
+from patience import wait_for_servers
 
 KILLED: Final = -9
 NEVER: Final = 1_000_000
@@ -125,6 +129,8 @@ def _child(given: dict[str, Any], step: int) -> int:
 
 
 def _main() -> None:
+    wait_for_servers()
+    wait_for_postgres(pytest.MonkeyPatch())
     # What was written outlives SIGKILL, on the disk or not; waiting for the disk at every step would take minutes.
     os.fsync = lambda descriptor: None  # noqa: ARG005 - it takes what the real one takes
     for line in sys.stdin:

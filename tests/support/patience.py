@@ -11,8 +11,13 @@ import sys
 from functools import partial
 
 from muniment.guest import limits
+from muniment.outgoing import Outgoing
+from muniment.service.storage import probe
+from muniment.service.storage.postgres import connection as postgres_connection
 
 _MINUTE_S = 60.0
+# What users have.
+POSTGRES_CONNECT_S = postgres_connection.CONNECT_SECONDS_MAX
 
 
 def wait_a_minute() -> None:
@@ -22,3 +27,11 @@ def wait_a_minute() -> None:
     from muniment.operate.doctor import examination  # noqa: PLC0415 - it loads the sandbox
 
     examination.examine = partial(examination.examine, seconds_max=_MINUTE_S)
+
+
+def wait_for_servers() -> None:
+    """From now on servers have a minute to take a connection of this process, and to show that they work."""
+    # Final but for busy machines.
+    probe.ANSWER_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue]
+    postgres_connection.CONNECT_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue]
+    Outgoing.__init__.__kwdefaults__ = {**(Outgoing.__init__.__kwdefaults__ or {}), "connect_seconds_max": _MINUTE_S}

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import httpx2
 import obstore
+import pytest
 from obstore.store import S3Store
 
+from muniment.service.blocks import s3
+from muniment.service.blocks.s3 import S3BlockStore
 from ports import free_port
 
 KEY, SECRET = "test-key", "test-secret-of-the-s3-server"
@@ -25,6 +28,13 @@ def environment(port: int, *, secret: str = SECRET) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
     }  # fmt: skip
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process waits a minute for an S3 server on a busy machine, unless it is told how long."""
+    monkeypatch.setattr(s3, "CHECK_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(S3BlockStore.__init__, "__kwdefaults__", {"request_seconds_max": 60.0})
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def server() -> Iterator[ForeignServer]:
 @pytest.fixture
 async def api(server: ForeignServer) -> AsyncIterator[PriceApi]:
     async with Outgoing(allow_private=True) as outgoing:
-        yield PriceApi(server.url + "/", outgoing, CHAINS)
+        yield PriceApi(server.url + "/", outgoing, CHAINS, seconds_max=60)
 
 
 async def test_a_coin_has_the_price_that_the_api_says(api: PriceApi, server: ForeignServer) -> None:
@@ -77,7 +77,8 @@ async def test_the_answer_may_spell_the_address_otherwise(api: PriceApi, server:
 
 async def test_a_chain_may_have_capitals_in_its_name(server: ForeignServer) -> None:
     async with Outgoing(allow_private=True) as outgoing:
-        assert await PriceApi(server.url, outgoing, {1: "Ethereum"}).prices([COIN], NOW_MS) == {COIN: 1.01}
+        api = PriceApi(server.url, outgoing, {1: "Ethereum"}, seconds_max=60)
+        assert await api.prices([COIN], NOW_MS) == {COIN: 1.01}
     assert server.asked == [f"/prices/current/Ethereum:{USDC.lower()}?searchWidth=4h"]
 
 

@@ -427,14 +427,17 @@ def _is_there(process: int) -> bool:
 async def test_a_child_that_works_on_yields_to_the_others() -> None:
     async with Sandbox.open() as opened:
         compiled = await opened.compile_module(ENDLESS)
-        endless = asyncio.create_task(opened.run_module(compiled, context=CONTEXT, inputs={}, answer=answered))
-        seen: set[int] = set()
-        while not endless.done():
-            for each in _running(opened):
-                with suppress(ProcessLookupError):
-                    seen.add(os.getpriority(os.PRIO_PROCESS, each))
-            await asyncio.sleep(0.01)
-        assert sorted(seen) == [os.nice(0), min(19, os.nice(0) + 10)]
+        wanted, seen = {os.nice(0), min(19, os.nice(0) + 10)}, set[int]()
+        for _ in range(10):  # on a busy machine a child may end before its launcher or this test has looked at it
+            endless = asyncio.create_task(opened.run_module(compiled, context=CONTEXT, inputs={}, answer=answered))
+            while not endless.done():
+                for each in _running(opened):
+                    with suppress(ProcessLookupError):
+                        seen.add(os.getpriority(os.PRIO_PROCESS, each))
+                await asyncio.sleep(0.01)
+            if seen >= wanted:
+                break
+        assert seen == wanted
 
 
 async def test_the_launcher_ends_with_the_sandbox() -> None:

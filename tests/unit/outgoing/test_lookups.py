@@ -65,7 +65,7 @@ async def test_an_asker_whose_names_are_silent_leaves_threads_to_others(resolver
     await until_asked(resolver, 2)
     for number in range(20):
         assert await found(lookups, f"quick{number}", "b") == ["93.184.216.34", "fe80::1"]
-    assert [name for name in resolver.asked if name.startswith("silent")] == ["silent0", "silent1"]
+    assert sorted(name for name in resolver.asked if name.startswith("silent")) == ["silent0", "silent1"]
     resolver.answers.set()
     assert await asyncio.gather(*held) == [["93.184.216.34", "fe80::1"]] * 8
     lookups.close()
@@ -92,11 +92,12 @@ async def test_a_silent_name_delays_no_caller_for_long_and_its_thread_counts_unt
     tried = await asyncio.gather(*(found(lookups, f"silent{number}", "a") for number in range(6)))
     assert tried == ["unknown-host"] * 6
     assert await found(lookups, "quick", "a") == "unknown-host"  # both threads of this asker still wait
-    assert resolver.asked == ["silent0", "silent1"]
+    await until_asked(resolver, 2)
+    assert sorted(resolver.asked) == ["silent0", "silent1"]
     resolver.answers.set()
     monkeypatch.setattr(lookups_module, "SECONDS_MAX", 60)
     assert await found(lookups, "quick", "a") == ["93.184.216.34", "fe80::1"]
-    assert resolver.asked == ["silent0", "silent1", "quick"]
+    assert resolver.asked[2:] == ["quick"]
     lookups.close()
 
 
@@ -132,6 +133,6 @@ async def test_trials_hold_no_look_up_of_other_requests(resolver: Resolver) -> N
         held = [asyncio.create_task(outcome(f"silent{name}", name, is_trial=True)) for name in "abc"]
         await until_asked(resolver, 2)
         assert await outcome("quick", "d", is_trial=False) == "forbidden-address"  # it was found, and has fe80::1
-        assert resolver.asked == ["silenta", "silentb", "quick"]
+        assert (sorted(resolver.asked[:2]), resolver.asked[2:]) == (["silenta", "silentb"], ["quick"])
         resolver.answers.set()
         assert await asyncio.gather(*held) == ["forbidden-address"] * 3

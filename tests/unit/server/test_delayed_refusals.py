@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from wires import GET, Answers, Wire, shared, turns
 
 from each_row import each_row
 from limitless import unlimited
 from muniment.service.http.reply import Ready, Reply
 from muniment.service.http.request import Request
+from muniment.service.running.limits.overload import delay_seconds
 
 
 def limiting(wait_s: float) -> Answers:
@@ -24,15 +25,23 @@ def limiting(wait_s: float) -> Answers:
     return Answers(respond)
 
 
-async def test_a_refusal_is_delayed_and_the_connection_is_not_read_meanwhile() -> None:
+async def test_a_refusal_is_delayed_and_the_connection_is_not_read_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(limiting(0.1), chance=lambda: 0.5)
-    started = time.monotonic()
+    slept, is_over, sleep = list[float](), asyncio.Event(), asyncio.sleep
+
+    async def sleep_until_told(seconds: float) -> None:
+        if seconds:
+            slept.append(seconds)
+            await is_over.wait()
+        else:
+            await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep_until_told)
     wire.send(GET)
     await turns()
     assert (wire.transport.written, wire.transport.is_paused) == ([], True)
-    while not wire.transport.written:
-        await asyncio.sleep(0.005)
-    assert time.monotonic() - started >= 0.1
+    assert slept == [delay_seconds(0.1, lambda: 0.5)]
+    is_over.set()
     await turns()
     assert (wire.transport.statuses, wire.transport.is_paused) == ([429], False)
 

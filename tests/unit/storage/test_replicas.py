@@ -202,7 +202,8 @@ async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
 ) -> None:
     reader = await at_the_replica(database)
     monkeypatch.setattr(replica_reads, "ANSWER_SECONDS_MAX", 1.0)  # so that its end is noticed
-    asked = asyncio.create_task(reader.fetch_slow("SELECT pg_sleep(4) IS NULL, pg_is_in_recovery()"))
+    sleep_there = "SELECT pg_sleep(CASE WHEN pg_is_in_recovery() THEN 60 ELSE 0 END) IS NULL, pg_is_in_recovery()"
+    asked = asyncio.create_task(reader.fetch_slow(sleep_there))
     await asyncio.sleep(0.3)
     replica.pause()
     try:

@@ -16,6 +16,7 @@ import uvloop
 from words import TABLE, add, connection_of, opened
 
 from muniment.protocol.errors import DatabaseUnavailable, NotReady
+from muniment.service.storage.sqlite import view
 from muniment.service.storage.sqlite.connection import connect
 from muniment.service.storage.sqlite.engine import SqliteDatabase
 from muniment.service.storage.sqlite.view import VIEW_SECONDS_MAX
@@ -64,7 +65,10 @@ async def counted(database: SqliteDatabase) -> int:
     return row[0]
 
 
-async def test_reads_share_a_transaction_over_many_turns_until_a_commit(database: SqliteDatabase) -> None:
+async def test_reads_share_a_transaction_over_many_turns_until_a_commit(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "VIEW_SECONDS_MAX", 60)
     said: list[str] = []
     database._view._connection.set_trace_callback(said.append)
     for _ in range(2):

@@ -238,13 +238,16 @@ async def test_writes_beyond_the_queue_limit_are_refused_immediately(database: S
 
 async def test_all_callers_that_wait_for_a_lasting_lock_are_refused_in_time(tmp_path: Path) -> None:
     limits = DatabaseLimits(write_wait_seconds_max=0.3, writes_per_group_max=1)
-    async with opened(tmp_path / "test.db", limits, busy_timeout_ms=200) as database:
-        with write_lock_held(tmp_path / "test.db"):
-            began = time.monotonic()
-            told = await outcomes(database, *(add(str(number)) for number in range(900)))
-            assert time.monotonic() - began < 60  # one after the other would take three minutes
-        assert {type(each) for each in told} == {DatabaseUnavailable}
-        assert await words(database) == []
+    async with opened(tmp_path / "test.db"):
+        pass
+    database = SqliteDatabase(tmp_path / "test.db", limits, busy_timeout_ms=200)
+    with write_lock_held(tmp_path / "test.db"):
+        began = time.monotonic()
+        told = await outcomes(database, *(add(str(number)) for number in range(900)))
+        assert time.monotonic() - began < 60  # one after the other would take three minutes
+    assert {type(each) for each in told} == {DatabaseUnavailable}
+    assert await words(database) == []
+    await database.close()
 
 
 @pytest.mark.long
