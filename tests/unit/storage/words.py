@@ -44,6 +44,8 @@ async def opened(
         await tx.execute(TABLE)
 
     await database.write(create)
+    while database._writer._is_busy:  # the outcome of a write comes a moment before the writer is free
+        await asyncio.sleep(0.001)
     yield database
     await database.close()
 
