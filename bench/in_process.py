@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import MutableMapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from muniment.service.app import Application
+from muniment.service.http.reply import Ready, header_lines
 from muniment.service.running.settings import Settings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+# By name: type checking of this folder does not see that one.
+_without_server: Any = import_module("without_server")
 
 CALLS = 100
 
@@ -44,20 +50,10 @@ async def _exchange(
     app: Application, method: str, target: str, body: bytes, status: int
 ) -> tuple[dict[bytes, bytes], bytes]:
     path, _, query = target.partition("?")
-    scope: dict[str, Any] = {
-        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode(),
-        "headers": [(b"content-type", b"application/json")] if body else [],
-        "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 0), "client": None,
-        "root_path": "", "asgi": {"version": "3.0"},
-    }  # fmt: skip
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    assert sent[0]["status"] == status, sent
-    return dict(sent[0]["headers"]), b"".join(message.get("body", b"") for message in sent[1:])
+    fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))] if body else []
+    request = _without_server.request_of(method, path.encode(), query.encode(), fields, _without_server.Whole(body))
+    reply = await app.respond(request)
+    assert isinstance(reply, Ready)
+    assert reply.status == status, reply.body
+    lines = header_lines(reply, request.id, request.limit_lines).split(b"\r\n")[:-1]
+    return {name: value for name, _, value in (line.partition(b": ") for line in lines)}, reply.body

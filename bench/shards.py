@@ -251,7 +251,7 @@ async def _record(url: str) -> dict[str, list[Statement]]:
         context = build_context(settings, now_ms=lambda: 1_795_204_080_000)
         # Which request reads the epoch again does not depend on how much time has passed.
         app = Application(replace(context, epochs=Epochs(context.database, seconds=lambda: 0.0)))
-        transport = httpx2.ASGITransport(app=app)
+        transport = import_module("without_server").InProcess(app)
         # The two places that the statements of a store pass.
         Statements.find = found
         transaction.insert_batch = inserted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import
 from muniment.service.blocks.files import FileBlockStore
 from muniment.service.context import Context
 from muniment.service.http.admission import ClientAddresses
-from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.http.envelope import Envelope
 from muniment.service.http.operation import Router, operation
 from muniment.service.http.reply import Ready, Streamed
@@ -30,6 +28,7 @@ from muniment.service.resources.functions.gateway import EntryName
 from muniment.service.running.limits.costs import CONTENT, Shed
 from muniment.service.running.metrics.recorder import Metrics
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 V0, V1 = UNIXFS_V0_2015, UNIXFS_V1_2025
@@ -67,10 +66,10 @@ class World:
             limits=Limits(body_bytes_max=1024, body_timeout_s=5), metrics=Metrics.of_process(), random_bytes=os.urandom,
             addresses=ClientAddresses([]), note_writer=None, observe=None,
         )  # fmt: skip
-        self.app = AsgiAdapter(envelope.respond, nullcontext)
+        self.app = envelope
 
     def client(self) -> httpx2.AsyncClient:
-        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self.app), base_url="http://registry.test")
+        client = httpx2.AsyncClient(transport=InProcess(self.app), base_url="http://registry.test")
         del client.headers["accept"]  # httpx2 would send */*
         return client
 

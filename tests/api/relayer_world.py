@@ -45,6 +45,7 @@ from muniment.relayer.settings import RelayerSettings, Served
 from muniment.service.app import Application
 from muniment.service.context import Context
 from operator_client import FAR_DEADLINE, SETTLER, operator_key
+from without_server import InProcess
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -218,7 +219,7 @@ class World:
 @pytest.fixture
 async def world(client: httpx2.AsyncClient, app: Application, clock: Clock, tmp_path: Path) -> AsyncIterator[World]:
     cid = await deploy(client)
-    transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 123))
+    transport = InProcess(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as plain:
         made = World(client, plain, app.context, clock, await operator_key(app.context), tmp_path, cid)
         made.at(NOW_MS)

@@ -25,6 +25,7 @@ from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.running.clock import FRESH_MS
 from muniment.service.running.settings import Settings
 from runs_world import once_body, registered_once, relayer, stopped
+from without_server import InProcess
 
 STEADY_MS = 2_000
 HOUR_MS = 3_600_000
@@ -78,7 +79,7 @@ async def process(
     machine = machine or Machine()
     context = build_context(settings, now_ms=machine.wall_ms, monotonic_ms=machine.monotonic_ms, steady_ms=steady_ms)
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
-    transport = httpx2.ASGITransport(app=Application(context))
+    transport = InProcess(Application(context))
     try:
         await context.database.migrate()
         timekeeper = Timekeeper(context)

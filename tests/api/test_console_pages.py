@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 import httpx2
@@ -15,21 +14,26 @@ from console_world import HOSTILE, World
 from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v1
 from muniment.service.app import Application
 from muniment.service.context import Context
+from muniment.service.http.reply import Reply
+from muniment.service.http.request import Request
 from muniment.service.running.settings import Settings
 from page_site import BROWSER, Outline
+from without_server import InProcess
 
 HIDDEN = "U+202E"
 
 
-def under(app: Any, prefix: str) -> Any:
-    """The application behind a proxy that serves it under a path, and removes that path."""
+@dataclass
+class Under:
+    """The application after a proxy that serves it under a path, and removes that path."""
 
-    async def served(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["path"].startswith(prefix), scope["path"]
-        raw = scope["raw_path"].removeprefix(prefix.encode()) or b"/"
-        await app({**scope, "path": scope["path"].removeprefix(prefix) or "/", "raw_path": raw}, receive, send)
+    app: Application
+    prefix: str
 
-    return served
+    async def respond(self, request: Request) -> Reply:
+        assert request.path.startswith(self.prefix), request.path
+        request.path = request.path.removeprefix(self.prefix) or "/"
+        return await self.app.respond(request)
 
 
 # Links are the same on both engines: each walk takes a second.
@@ -37,7 +41,7 @@ def under(app: Any, prefix: str) -> Any:
     ("database_url", "prefix"), [("postgres", ""), ("sqlite", "/registry")], indirect=["database_url"]
 )
 async def test_every_link_of_every_page_leads_somewhere(app: Application, world: World, prefix: str) -> None:
-    transport = httpx2.ASGITransport(app=under(app, prefix) if prefix else app)
+    transport = InProcess(Under(app, prefix))
     start, seen = f"http://test{prefix}/", set[str]()
     async with httpx2.AsyncClient(transport=transport, headers=BROWSER) as client:
         waiting = [start]

@@ -19,6 +19,7 @@ from forms import END, FORM, part
 from muniment.protocol.functions.wasm import InvalidWasm, check_wasm
 from muniment.service.app import Application
 from muniment.service.context import Context
+from without_server import InProcess
 
 NothingStored = Callable[[], Any]
 GOOD: dict[str, Any] = {"version": "1.0.0", "name": "Hello", "description": "Logs one line", "inputs": {}}
@@ -221,8 +222,8 @@ async def test_a_name_and_version_are_taken_for_their_creator_alone(
 
 async def test_a_bundle_keeps_its_cid_when_the_profile_changes(client: httpx2.AsyncClient, context: Context) -> None:
     first = (await post_bundle(client, await key_of(client), Bundle())).json()
-    later = httpx2.ASGITransport(
-        app=Application(replace(context, settings=replace(context.settings, unixfs_profile="unixfs-v1-2025")))
+    later = InProcess(
+        Application(replace(context, settings=replace(context.settings, unixfs_profile="unixfs-v1-2025")))
     )
     async with httpx2.AsyncClient(transport=later, base_url="http://test") as other:
         blocks = await digests(context)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, MutableMapping
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NoReturn
 
 import httpx2
 import pytest
-import uvicorn
 from gateway_world import V0, V1, VECTORS, World, blocks_in, sample
 
 from muniment.protocol.errors import DeadlineExceeded, Integrity
 from muniment.protocol.ipfs.cid import DAG_PB, RAW, CidParts, cid_v0, cid_v1
 from muniment.protocol.ipfs.dag_pb import Link, decode_node, encode_node
 from muniment.protocol.ipfs.unixfs import Import, Profile
+from muniment.service.http.reply import Streamed
 from muniment.service.running.settings import Settings
+from muniment.service.server.connection import Connection
+from muniment.service.server.shared import Shared
+from without_server import Whole, request_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -35,10 +38,6 @@ def world(tmp_path: Path) -> World:
 async def client(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     async with world.client() as client:
         yield client
-
-
-async def never() -> NoReturn:
-    raise AssertionError("nothing is to be received")
 
 
 def big(world: World, profile: Profile = V0) -> tuple[Import, CidParts, list[CidParts]]:
@@ -182,32 +181,28 @@ async def test_a_block_harmed_late_in_a_car_breaks_the_answer_off(
 async def test_a_client_sees_the_connection_break(world: World, path: str) -> None:
     bundle, _, (_, last) = big(world)
     world.damage(last)
-    server = uvicorn.Server(uvicorn.Config(world.app, interface="asgi3", port=0, lifespan="off", log_config=None))
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            with pytest.raises(httpx2.RemoteProtocolError):
-                await client.get(f"/ipfs/{bundle.root.cid}{path}")
-            assert (await client.get("/ipfs/bafkqaaa?format=raw")).status_code == 200
-    finally:
-        server.should_exit = True
-        await serving
+    shared = Shared(
+        application=world.app, now_s=time.time, head_seconds_max=60, connections_max=9,
+        is_proxy=lambda _: False, client_names=lambda address: (address,),
+    )  # fmt: skip
+    loop, connections = asyncio.get_running_loop(), set[Connection]()
+    server = await loop.create_server(lambda: Connection(shared, loop, connections, set()), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await client.get(f"/ipfs/{bundle.root.cid}{path}")
+        assert (await client.get("/ipfs/bafkqaaa?format=raw")).status_code == 200
+        for each in [*connections]:
+            each.shutdown()
 
 
 async def test_a_large_car_is_sent_as_it_is_read(world: World) -> None:
     bundle = world.add_files({"manifest.json": b"{}", "function.wasm": os.urandom(8 * V0.chunk_size)}, V0)
-    sent: list[tuple[int, int]] = []
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append((len(message.get("body", b"")), len(world.store.read)))
-
-    scope = {"type": "http", "method": "GET", "raw_path": f"/ipfs/{bundle.root.cid}".encode(), "headers": [],
-             "query_string": b"format=car", "path": f"/ipfs/{bundle.root.cid}", "root_path": ""}  # fmt: skip
-    await world.app(scope, never, send)
-    bodies = [(length, reads) for length, reads in sent if length]
+    reply = await world.app.respond(
+        request_of("GET", f"/ipfs/{bundle.root.cid}".encode(), b"format=car", [], Whole()),
+    )  # fmt: skip
+    assert isinstance(reply, Streamed)
+    bodies = [(len(chunk), len(world.store.read)) async for chunk in reply.chunks]
     assert len(bodies) == 9  # each leaf for itself, and the manifest
     assert all(length < 2 * V0.chunk_size for length, _ in bodies)
     assert bodies[0][1] < bodies[-1][1] - 6  # the last leaves were not read before the first were sent

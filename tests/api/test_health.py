@@ -6,10 +6,9 @@ import asyncio
 import shutil
 import signal
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx2
 import pytest
@@ -88,7 +87,7 @@ async def test_a_data_directory_that_is_gone_is_not_ready(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_database_that_is_not_ready_does_not_keep_the_process_from_starting(unmigrated: Context) -> None:
     """A worker that is replaced while the database is busy must not take the others down with it."""
-    async with lifespan(Application(unmigrated)), client_of(Application(unmigrated)) as client:
+    async with Application(unmigrated).lifespan(), client_of(Application(unmigrated)) as client:
         await assert_not_ready(client, "0001_initial.sql")
 
 
@@ -105,28 +104,13 @@ def stopped() -> Iterator[list[int]]:
     signal.signal(signal.SIGTERM, before)
 
 
-@asynccontextmanager
-async def lifespan(application: Application) -> AsyncGenerator[None]:
-    """Between the start and the end, as a server announces them."""
-    received: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-    sent: asyncio.Queue[Any] = asyncio.Queue()
-    scope: dict[str, Any] = {"type": "lifespan", "state": {}}
-    running = asyncio.create_task(application(scope, received.get, sent.put))
-    await received.put({"type": "lifespan.startup"})
-    assert (await sent.get())["type"] == "lifespan.startup.complete"
-    yield
-    await received.put({"type": "lifespan.shutdown"})
-    assert (await sent.get())["type"] == "lifespan.shutdown.complete"
-    await running
-
-
 @pytest.mark.spoils_events("the application closes the database")
 async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
     context: Context, stopped: list[int]
 ) -> None:
     application = Application(context)
     assert threading.current_thread() is threading.main_thread()
-    async with lifespan(application):
+    async with application.lifespan():
         assert not application.context.serving.is_stopping()
         signal.raise_signal(signal.SIGTERM)
         assert application.context.serving.is_stopping()
@@ -147,7 +131,7 @@ async def test_the_sweep_survives_a_database_that_does_not_answer(context: Conte
             raise Unavailable("not now")
         return 0
 
-    async with lifespan(Application(context, sweeps=(settle,), sweep_seconds=0.01)):
+    async with Application(context, sweeps=(settle,), sweep_seconds=0.01).lifespan():
         async with asyncio.timeout(60):
             while len(turns) <= 2:
                 await asyncio.sleep(0.01)

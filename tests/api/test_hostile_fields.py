@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,8 @@ from cpu_time import slowness
 from decoders import FIELD, FIELDS, TARGETS
 from hostile import PIECES, Shape
 from muniment.service.app import Application
+from muniment.service.http.reply import header_lines
+from without_server import Whole, request_of
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 # On the event loop nobody else is answered meanwhile.
@@ -34,23 +35,11 @@ Requested = tuple[bytes, bytes, Fields]
 
 async def ask(app: Application, path: bytes, query: bytes, fields: Fields) -> tuple[int, float]:
     """The status, and what the event loop gave for it."""
-    scope: dict[str, Any] = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
-        "path": path.decode("latin-1"), "raw_path": path, "query_string": query, "root_path": "",
-        "headers": [(b"host", b"test"), *fields], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
-    }  # fmt: skip
-    statuses: list[int] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            statuses.append(message["status"])
-
+    request = request_of("GET", path, query, [(b"host", b"test"), *fields], Whole())
     started = time.thread_time()
-    await app(scope, receive, send)
-    return statuses[0], time.thread_time() - started
+    reply = await app.respond(request)
+    header_lines(reply, request.id, request.limit_lines)
+    return reply.status, time.thread_time() - started
 
 
 def with_field(field: str) -> Iterator[Requested]:

@@ -20,6 +20,7 @@ from muniment.service.http.paging import OFFSET_QUICK_MAX
 from muniment.service.resources.triggers.listing import TriggerQuery, search
 from muniment.service.storage.database import Database, Transaction
 from muniment.service.storage.sqlite.engine import SqliteDatabase
+from without_server import InProcess
 
 ROWS = 4 * OFFSET_QUICK_MAX
 # Rows of one time, so that an order by time alone would be none.
@@ -68,7 +69,7 @@ async def fill(tx: Transaction) -> None:
 async def caller(app: Application, context: Context) -> httpx2.AsyncClient:
     """A client that does not mind that these records are no triggers."""
     await context.database.write(fill)
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test")
+    return httpx2.AsyncClient(transport=InProcess(app), base_url="http://test")
 
 
 TIME_MAX = 2 + ROWS // OF_ONE_TIME

@@ -18,6 +18,7 @@ from muniment.service.http import paging
 from muniment.service.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, OFFSET_WALKED_MAX
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.storage.scopes import has_row_after
+from without_server import InProcess
 
 PATHS = ("/triggers", "/functions", "/intents")
 CLIENT = "192.0.2.1"
@@ -120,7 +121,7 @@ async def test_the_answer_is_right_whatever_numbers_the_rows_have(
 
 @pytest.fixture
 async def caller(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(app=app, client=(CLIENT, 1))
+    transport = InProcess(app, CLIENT)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as made:
         yield made
 

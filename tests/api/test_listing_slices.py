@@ -22,6 +22,7 @@ from muniment.service.resources.functions.store import FunctionQuery, search as 
 from muniment.service.resources.triggers.listing import TriggerQuery, search as search_triggers
 from muniment.service.storage.database import Row, Transaction
 from muniment.service.storage.pages import SLICE_BYTES
+from without_server import InProcess
 
 KIB = 1024
 LONG_BYTES = 20 * KIB
@@ -59,7 +60,7 @@ async def fill(context: Context, lengths: Sequence[int]) -> list[str]:
 @pytest.fixture
 async def caller(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
     """A client that does not mind that these records are no triggers."""
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as made:
+    async with httpx2.AsyncClient(transport=InProcess(app), base_url="http://test") as made:
         yield made
 
 

@@ -12,6 +12,7 @@ from trigger_world import check_refusal
 from muniment.service.app import Application
 from muniment.service.running.limits.costs import LONG_READ_NS_FREE, UNIT_NS
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 # A million steps, which take any engine far longer than what is free.
 LONG: Final[LiteralString] = (
@@ -28,7 +29,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 
 
 def of(app: Application, address: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app, client=(address, 1)), base_url="http://test")
+    return httpx2.AsyncClient(transport=InProcess(app, address), base_url="http://test")
 
 
 async def test_the_client_of_a_long_read_pays_for_it(app: Application) -> None:

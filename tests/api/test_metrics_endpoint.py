@@ -14,6 +14,7 @@ from muniment.service.running.metrics.families import FAMILIES, PREFIX
 from operator_client import IntentDraft, OperatorClient, operator_key
 from run_bodies import body_of, next_run_of
 from scraped import Scraped
+from without_server import InProcess
 
 
 async def scraped(client: httpx2.AsyncClient) -> Scraped:
@@ -28,7 +29,7 @@ async def asked_from(
 ) -> httpx2.Response:
     """The answer to a peer; `networks` is the setting, None its default."""
     settings = context.settings if networks is None else replace(context.settings, metrics_from=networks)
-    transport = httpx2.ASGITransport(app=Application(replace(context, settings=settings)), client=(peer, 4711))
+    transport = InProcess(Application(replace(context, settings=settings)), peer)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         return await client.get("/metrics", headers=headers)
 
@@ -86,9 +87,7 @@ async def test_the_header_fields_of_prometheus_are_not_those_of_a_proxy(context:
 @pytest.mark.one_engine
 async def test_the_refusal_is_that_of_an_unknown_path(context: Context) -> None:
     limited = replace(context.settings, rate_limit_client="20000/20s")
-    transport = httpx2.ASGITransport(
-        app=Application(replace(context, settings=limited)), client=("192.0.2.1", 4711)
-    )  # fmt: skip
+    transport = InProcess(Application(replace(context, settings=limited)), "192.0.2.1")  # fmt: skip
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as stranger:
         found, unknown = [await stranger.get(path) for path in ("/metrics", "/metricz")]
     changing = {"x-request-id", "content-length", "date"}
@@ -217,7 +216,7 @@ async def test_runs_are_counted_by_result_and_status_and_conflicts_once(
 async def test_charges_and_refusals_of_limits_are_counted_by_policy(context: Context) -> None:
     settings = replace(context.settings, rate_limit_client="3/1h", rate_limit_stop="60/60s")
     app = Application(build_context(settings))
-    transport = httpx2.ASGITransport(app=app)
+    transport = InProcess(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         statuses = [(await client.get("/nothing")).status_code for _ in range(5)]
         found = await scraped(client)

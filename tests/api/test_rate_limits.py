@@ -19,6 +19,7 @@ from muniment.service.http.request import NO_BODY, Request
 from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.limits.limiter import Limiter
 from muniment.service.running.settings import Settings
+from without_server import InProcess, Pieces, request_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -58,7 +59,7 @@ def app(context: Context, settings: Settings, ticks: Ticks) -> Application:
 
 def of(app: Application, address: str) -> httpx2.AsyncClient:
     """A client at this address."""
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app, client=(address, 4711)), base_url="http://test")
+    return httpx2.AsyncClient(transport=InProcess(app, address), base_url="http://test")
 
 
 async def remaining(client: httpx2.AsyncClient) -> int:
@@ -229,21 +230,10 @@ async def test_a_request_that_waits_for_its_body_is_not_in_flight(app: Applicati
             seen.append(app.admission.overload.in_flight)
             yield piece
 
-    async def receive() -> dict[str, Any]:
-        piece = await anext(body, None)
-        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    body, sent = pieces(), list[Any]()
     fields = [(b"content-type", b"application/json"), (b"transfer-encoding", b"chunked")]
-    scope = {
-        "type": "http", "method": "POST", "path": "/triggers/preview", "raw_path": b"/triggers/preview",
-        "query_string": b"", "headers": fields, "client": ("192.0.2.1", 4711),
-    }  # fmt: skip
-    await app(scope, receive, send)
-    assert (sent[0]["status"], seen, app.admission.overload.in_flight) == (400, [0, 0], 0)
+    request = request_of("POST", b"/triggers/preview", b"", fields, Pieces(pieces()), "192.0.2.1")
+    reply = await app.respond(request)
+    assert (reply.status, seen, app.admission.overload.in_flight) == (400, [0, 0], 0)
 
 
 async def test_a_signature_that_does_not_verify_costs_more(client: httpx2.AsyncClient) -> None:

@@ -13,6 +13,7 @@ from builders import TriggerDraft, Wallet, deploy
 from muniment.service.app import Application
 from muniment.service.running.limits import overload as turns
 from muniment.service.running.limits.overload import HeldBodies
+from without_server import InProcess
 
 OWNER = Wallet(43)
 PIECE_BYTES = 256
@@ -20,7 +21,7 @@ OVERLOADED = (503, "overloaded", "1")
 
 
 def client_at(app: Application, address: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app, client=(address, 4711)), base_url="http://test")
+    return httpx2.AsyncClient(transport=InProcess(app, address), base_url="http://test")
 
 
 def refusal_of(answer: httpx2.Response) -> tuple[int, str, str]:

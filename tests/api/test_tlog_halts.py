@@ -21,6 +21,7 @@ from muniment.service.resources.log.integrator import Integrator
 from muniment.service.resources.log.mark import MARK_FILE, raise_mark, read_mark
 from muniment.service.resources.log.opening import KEY_FILE
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ async def test_without_its_name_the_log_stands_still_and_goes_on_with_it(
 @pytest.mark.parametrize("path", ["/log", "/log/1/checkpoint", "/log/1/tile/0/000", f"/triggers/0x{'01' * 64}1b/proof"])
 async def test_without_a_name_there_is_no_log(context: Context, path: str) -> None:
     unnamed = replace(context, settings=replace(context.settings, tlog_name=""))
-    transport = httpx2.ASGITransport(app=Application(unnamed))
+    transport = InProcess(Application(unnamed))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         response = await client.get(path)
     assert (response.status_code, "with the setting tlog_name" in response.json()["detail"]) == (404, True)

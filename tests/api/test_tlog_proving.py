@@ -20,6 +20,7 @@ from muniment.protocol.wire import decode_text
 from muniment.service.app import Application
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 NAME = "registry.example"
 ALICE, BOB = Wallet(1), Wallet(2)
@@ -40,7 +41,7 @@ class _Content(httpx2.AsyncByteStream):
         yield self._data
 
 
-class Between(httpx2.ASGITransport):
+class Between(InProcess):
     """The service, with a proxy before it that answers with another content where `lies` has the path."""
 
     lies: dict[str, bytes]
@@ -56,7 +57,7 @@ class Between(httpx2.ASGITransport):
 
 @pytest.fixture
 async def between(context: Context) -> Between:
-    made = Between(app=Application(context))
+    made = Between(Application(context))
     made.lies = {}
     return made
 

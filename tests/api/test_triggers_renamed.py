@@ -14,6 +14,7 @@ from builders import TriggerDraft, Wallet, cron, deploy, register
 from conformance import check_answer
 from muniment.service.app import Application
 from muniment.service.context import Context
+from without_server import InProcess
 
 OWNER = Wallet(31)
 STRANGER = Wallet(32)
@@ -23,7 +24,7 @@ STRANGER = Wallet(32)
 async def renamed(context: Context) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the same registry under another protocol name."""
     named = replace(context, settings=replace(context.settings, protocol_name="Renamed"))
-    transport = httpx2.ASGITransport(app=Application(named))
+    transport = InProcess(Application(named))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
         yield made

@@ -14,6 +14,7 @@ from trigger_world import check_refusal
 from builders import Bundle, TriggerDraft, Wallet, deploy
 from muniment.service.app import Application
 from muniment.service.context import Context
+from without_server import InProcess
 
 BYTES_MAX = 128 * 1024
 INPUTS = {"text": "string"}
@@ -61,7 +62,7 @@ async def test_a_trigger_that_was_stored_under_another_limit_is_still_answered(
 ) -> None:
     body = body_of(cid, BYTES_MAX + 1000)
     longer = replace(context, settings=replace(context.settings, trigger_bytes_max=2 * BYTES_MAX))
-    transport = httpx2.ASGITransport(app=Application(longer))
+    transport = InProcess(Application(longer))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as before:
         stored = await before.post("/triggers", content=body, headers=JSON)
     assert stored.status_code == 200

@@ -18,6 +18,7 @@ from muniment.protocol.functions.rules import _INPUT_TYPE
 from muniment.protocol.ipfs.cid import Cid, cid_v0
 from muniment.service.app import Application
 from muniment.service.context import Context
+from without_server import InProcess
 
 pytestmark = pytest.mark.one_engine
 
@@ -69,7 +70,7 @@ async def posted(context: Context, case: dict[str, Any], body: dict[str, Any]) -
     async def find_inputs(_: bytes) -> Mapping[str, str]:
         return declared(case["types"])
 
-    transport = httpx2.ASGITransport(app=Application(replace(context, find_inputs=find_inputs)))
+    transport = InProcess(Application(replace(context, find_inputs=find_inputs)))
     hooks = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
         headers = {"content-type": "application/json"}

@@ -16,6 +16,7 @@ from conftest import NOW_MS, Clock
 from muniment.service.app import Application, build_context
 from muniment.service.auth.nonces import WINDOW_MS
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 OWNER = Wallet(21)
 WINDOW_START_MS = NOW_MS - NOW_MS % WINDOW_MS
@@ -92,7 +93,7 @@ def test_random_signatures_are_refused_and_cause_no_error(raw: bytes, tmp_path: 
     async def answer() -> httpx2.Response:
         context = build_context(Settings(data_dir=tmp_path, log_level="warning"), now_ms=Clock())
         await context.database.migrate()
-        transport = httpx2.ASGITransport(app=Application(context))
+        transport = InProcess(Application(context))
         try:
             async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 login = {"address": OWNER.address, "signature": "0x" + raw.hex()}

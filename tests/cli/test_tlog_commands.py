@@ -22,6 +22,7 @@ from muniment.service.resources.log.mark import MARK_FILE
 from muniment.service.resources.log.opening import KEY_FILE, NEXT_KEY_FILE
 from muniment.service.running.settings import Settings
 from muniment.service.storage.database import Database
+from without_server import InProcess
 
 NAME = "registry.example"
 NAMED = {"MUNIMENT_TLOG_NAME": NAME}
@@ -36,7 +37,7 @@ def served(data: Path, environ: dict[str, str], work: Callable[[httpx2.AsyncClie
         context: Context = build_context(settings)
         try:
             await context.database.migrate()
-            transport = httpx2.ASGITransport(app=Application(context))
+            transport = InProcess(Application(context))
             async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 if work is not None:
                     await work(client)

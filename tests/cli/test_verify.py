@@ -20,6 +20,7 @@ from muniment.cli.main import main
 from muniment.protocol.ipfs.cid import decode_cid
 from muniment.service.app import Application, build_context
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 
 @dataclass
@@ -81,7 +82,7 @@ def _with_client(data_dir: Path, work: Callable[[httpx2.AsyncClient, Path], Awai
         context = build_context(Settings(data_dir=data_dir, log_level="warning"))
         try:
             await context.database.migrate()
-            transport = httpx2.ASGITransport(app=Application(context))
+            transport = InProcess(Application(context))
             async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await work(client, data_dir)
         finally:

@@ -17,6 +17,7 @@ from muniment.protocol.ipfs.cid import decode_cid
 from muniment.service.app import Application, build_context
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
@@ -44,7 +45,7 @@ def work_in(settings: Settings, work: Callable[[Context], Awaitable[str]]) -> st
 
 
 async def deployed(context: Context) -> str:
-    transport = httpx2.ASGITransport(app=Application(context))
+    transport = InProcess(Application(context))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         return await deploy(client, Bundle())
 

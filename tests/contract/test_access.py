@@ -23,6 +23,7 @@ from muniment.service.resources.operators import new_key
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 from runs_world import BLOCK, Relayer, hash_of, once_body, registered_once
+from without_server import InProcess
 
 OWNER = Wallet(7)
 # No name is looked up for it: it has an empty label.
@@ -217,7 +218,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
     async def made() -> Foreign:
         context = build_context(unlimited_settings(data_dir=tmp_path_factory.mktemp("foreign")), now_ms=Clock())
         await context.database.migrate()
-        transport = httpx2.ASGITransport(app=Application(context))
+        transport = InProcess(Application(context))
         async with httpx2.AsyncClient(transport=transport, base_url="http://foreign.test") as client:
             token, key = await log_in(client, OWNER), await api_key_of(client, OWNER)
             here = await client.get("/users/api-key", headers={"x-auth-token": token})

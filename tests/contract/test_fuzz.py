@@ -26,6 +26,7 @@ from muniment.service.http.operation import METHODS
 from muniment.service.resources.log.integrator import Integrator
 from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, operator_key
+from without_server import InProcess
 
 SCHEMA: Any = schemathesis.openapi.from_dict(document())
 # For each operation and test: to make up a request costs tens of milliseconds.
@@ -62,7 +63,7 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
     settings = Settings(data_dir=data_dir, log_level="warning", feed_streams_max=0, tlog_name="log.example")
     context = build_context(settings, now_ms=(clock := Clock()))
     await context.database.migrate()
-    transport = httpx2.ASGITransport(app=Application(context))
+    transport = InProcess(Application(context))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
         cid = await deploy(client)

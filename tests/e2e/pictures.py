@@ -16,6 +16,7 @@ from console_world import fill
 from limitless import unlimited_settings
 from muniment.service.app import Application, build_context
 from service import Service
+from without_server import InProcess
 
 _WIDTH, _HEIGHT = 1120, 760
 
@@ -27,7 +28,7 @@ async def main(folder: Path) -> None:
         now_ms = [time.time_ns() // 1_000_000]
         context = build_context(unlimited_settings(data_dir=Path(data)), now_ms=lambda: now_ms[0])
         await context.database.migrate()
-        transport = httpx2.ASGITransport(app=Application(context))
+        transport = InProcess(Application(context))
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
             world = await fill(context, client, lambda moment_ms: now_ms.__setitem__(0, moment_ms), intents=400)
         for part in (context.outgoing, context.outgoing_webhooks, context.database):

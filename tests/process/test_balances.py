@@ -26,6 +26,7 @@ from muniment.protocol.evm.address import Address
 from muniment.service.app import Application, build_context
 from muniment.service.running.settings import Settings
 from rpc_proxy import RpcProxy
+from without_server import InProcess
 
 pytestmark = CHAIN_TESTS
 
@@ -111,7 +112,7 @@ async def registry(
     made = Settings(data_dir=directory / "data", log_level="warning", chains_file=str(file), **given)
     context = build_context(made)
     await context.database.migrate()
-    transport = httpx2.ASGITransport(app=Application(context))
+    transport = InProcess(Application(context))
     hooks: dict[str, list[Any]] = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
         client.headers["x-auth-token"] = await log_in(client, OWNER)

@@ -31,6 +31,7 @@ from muniment.relayer.loop import Made, NotYet
 from muniment.service.app import Application
 from operator_client import FAR_DEADLINE, SETTLER, operator_key
 from pinned_world import CHAIN_ID, Nodal, chain, nodal
+from without_server import InProcess
 
 __all__ = ["chain", "nodal"]
 pytestmark = CHAIN_TESTS
@@ -150,7 +151,7 @@ async def world(
     config = event(chainId=CHAIN_ID, contract=feed, topics=[], delta="1h")
     sig = Signature.parse((await register(client, TriggerDraft(cid, config=config)))["sig"])
     nodal.mine(nodal.newest_s + 1)
-    transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 123))
+    transport = InProcess(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as plain:
         key = await operator_key(app.context)
         yield World(nodal, client, plain, clock, key, tmp_path / "relayer.db", feed, sig)

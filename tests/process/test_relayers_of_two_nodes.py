@@ -28,6 +28,7 @@ from muniment.relayer.settlers import Generations
 from muniment.service.app import Application
 from operator_client import SETTLER, operator_key
 from pinned_world import CHAIN_ID, Nodal, chain, nodal
+from without_server import InProcess
 
 __all__ = ["chain", "nodal"]
 pytestmark = [*CHAIN_TESTS, pytest.mark.one_engine]
@@ -86,7 +87,7 @@ async def world(
     settling = Settling(
         settlers=[RunToken(address=Address.parse(SETTLER), chain_id=CHAIN_ID)], generations=Generations({})
     )
-    transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 123))
+    transport = InProcess(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as plain, Sandbox.open() as sandbox:
 
         def running(following: Following, pins: Pins) -> FunctionRunning:

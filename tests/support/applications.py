@@ -17,6 +17,7 @@ from muniment.service.context import Context
 from muniment.service.storage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from muniment.service.storage.postgres import connection as postgres_connection
 from muniment.service.storage.sqlite.engine import SLOW_READERS
+from without_server import InProcess
 
 # A read or write that waits because the machine is busy is no refusal of the service.
 PATIENT: Final = replace(
@@ -35,7 +36,7 @@ def wait_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def client_of(app: Application, address: str = "127.0.0.1") -> AsyncGenerator[httpx2.AsyncClient]:
     """Client of the application at this address. Each answer is compared with the OpenAPI document."""
-    transport = httpx2.ASGITransport(app=app, client=(address, 123))
+    transport = InProcess(app, address)
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
         yield made

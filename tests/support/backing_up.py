@@ -25,6 +25,7 @@ from muniment.cli.main import main
 from muniment.service.app import Application, build_context
 from muniment.service.auth.secrets import RingFile, Secret
 from muniment.service.running.settings import Settings
+from without_server import InProcess
 
 Work = Callable[[httpx2.AsyncClient], Awaitable[None]]
 
@@ -61,7 +62,7 @@ def fill(data: Path, work: Work, secret: str = "") -> None:
         context = build_context(Settings(data_dir=data, log_level="warning", secret=secret))
         try:
             await context.database.migrate()
-            transport = httpx2.ASGITransport(app=Application(context))
+            transport = InProcess(Application(context))
             async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 await work(client)
         finally:

@@ -20,6 +20,7 @@ from muniment.service.app import Application, build_context
 from operator_client import operator_key
 from ports import free_port
 from service import Service
+from without_server import InProcess
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -42,7 +43,7 @@ async def filled(tmp_path_factory: pytest.TempPathFactory) -> _Filled:
     now_ms = [time.time_ns() // 1_000_000]
     context = build_context(unlimited_settings(data_dir=data_dir), now_ms=lambda: now_ms[0])
     await context.database.migrate()
-    transport = httpx2.ASGITransport(app=Application(context))
+    transport = InProcess(Application(context))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         world = await fill(context, client, lambda moment_ms: now_ms.__setitem__(0, moment_ms))
     key = await operator_key(context)

@@ -44,6 +44,7 @@ from operator_client import (
 )
 from postgres import Cluster
 from run_bodies import body_of, once_run_of
+from without_server import InProcess
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ async def opened(place: Place, clock: Clock | None = None, *, migrates: bool = T
 async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client of the database without migrating it: a migration would renumber new rows."""
     async with opened(place, clock, migrates=False) as context:
-        transport = httpx2.ASGITransport(app=Application(context))
+        transport = InProcess(Application(context))
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
             yield client
 
@@ -248,7 +249,7 @@ async def fill(place: Place) -> Filled:
     """Fill an empty registry over HTTP; time advances between writes."""
     clock = Clock(NOW_MS)
     async with opened(place, clock) as context:
-        transport = httpx2.ASGITransport(app=Application(context), raise_app_exceptions=False)
+        transport = InProcess(Application(context))
 
         async def tick(_: httpx2.Request) -> None:
             clock.advance(seconds=0.25)

@@ -641,7 +641,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "http._PATH_PARAMETER compile",
             "http._described sub",
             "http._prose split",
-            "http._send split",
             "http._answers split",
             "http._package split",
             "http.Router.__init__ split",

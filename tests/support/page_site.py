@@ -12,6 +12,7 @@ import pytest
 from console_world import World, fill
 from muniment.service.app import Application
 from muniment.service.context import Context
+from without_server import InProcess
 
 # The header of a request for a page.
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -40,7 +41,7 @@ class Outline(HTMLParser):
 @pytest.fixture
 async def reader(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
     """Requests of a browser, without the comparison with OpenAPI, which lacks the console."""
-    transport = httpx2.ASGITransport(app=app)
+    transport = InProcess(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", headers=BROWSER) as made:
         yield made
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, cast
 
 from wires import GET, Answers, Wire, turns
 
-from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.http.reply import Reply, Stream
 from muniment.service.http.request import Request
 from muniment.service.server.sending import DRAIN_SECONDS_MAX, STREAM_SECONDS_AT_STOP, STREAM_SECONDS_MAX
@@ -107,27 +105,3 @@ async def test_at_the_stop_a_stream_that_nobody_reads_is_aborted_soon() -> None:
     assert not wire.transport.is_aborted
     await wire.loop.move(STREAM_SECONDS_AT_STOP)
     assert wire.transport.is_aborted
-
-
-async def test_under_another_server_too_the_generator_ends_with_its_client() -> None:
-    endless, sent = Endless(), list[Any]()
-    gone = asyncio.Event()
-
-    async def receive() -> Any:
-        if not sent:
-            return {"type": "http.request", "body": b""}
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-    adapter = AsgiAdapter(endless.respond, cast("Any", None))
-    serving = asyncio.create_task(adapter(scope, receive, send))
-    endless.pieces.put_nowait(b"one")
-    await turns()
-    assert [each.get("body") for each in sent] == [None, b"one"]
-    gone.set()
-    await serving
-    assert endless.ended == 1

@@ -28,7 +28,6 @@ from muniment.service.auth.nonces import forget_nonces
 from muniment.service.console.pages import OPERATIONS as CONSOLE
 from muniment.service.context import Context, Serving
 from muniment.service.http.admission import Admission
-from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.http.envelope import Envelope
 from muniment.service.http.operation import Router
 from muniment.service.http.problems import all_refusals
@@ -152,8 +151,8 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
 _log = structlog.get_logger(__name__)
 
 
-class Application(AsgiAdapter):
-    """The application of one process: requests in, replies out; also as an ASGI application."""
+class Application:
+    """The application of one process: requests in, replies out."""
 
     def __init__(
         self, context: Context, *, sweeps: Sequence[Sweep] = SWEEPS, sweep_seconds: float = SWEEP_SECONDS
@@ -183,7 +182,6 @@ class Application(AsgiAdapter):
             addresses=context.clients, note_writer=context.wrote, observe=self._observe(router),
             shows_pages=settings.console,
         )  # fmt: skip
-        super().__init__(envelope.respond, self._lifespan)
         self._describe(context.metrics)
         # The answer to a request; raises `ClientGone` when the client has gone away.
         self.respond = envelope.respond
@@ -214,7 +212,7 @@ class Application(AsgiAdapter):
             metrics.counter("refused_total", code=refusal.code)
 
     @asynccontextmanager
-    async def _lifespan(self) -> AsyncGenerator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
         """Open and close the resources of the context; run the services in between."""
         context = self.context
         async with AsyncExitStack() as stack:

@@ -17,14 +17,16 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from muniment.service.http.asgi import AsgiAdapter
 from muniment.service.server.connection import Connection
 from muniment.service.server.shared import Answering, Shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, MutableMapping
+    from contextlib import AbstractAsyncContextManager
 
-    from muniment.service.http.asgi import Lifespan
+    _Message = MutableMapping[str, Any]
+    _Send = Callable[[_Message], Awaitable[None]]
+
 
 # Connections accepted in one turn: ten to twenty milliseconds, for which other connections wait.
 ALONE_PER_TURN: Final = 256
@@ -80,21 +82,40 @@ _CONNECTIONS_MAX: Final = 8_192
 _ALLOCATIONS_PER_COLLECTION: Final = 20_000
 
 
-class ServedApplication(AsgiAdapter):
+class ServedApplication:
     """The application of a process, its lifespan for uvicorn, and the shared state of its connections."""
 
     def __init__(
-        self, application: Answering, lifespan: Lifespan, *,
+        self, application: Answering, lifespan: Callable[[], AbstractAsyncContextManager[None]], *,
         now_s: Callable[[], float], head_seconds_max: float, connections_max: int = 0,
         is_proxy: Callable[[str], bool], client_names: Callable[[str], tuple[str, ...]],
     ) -> None:  # fmt: skip
-        """Serve `application`; `connections_max` 0 means as many as the descriptors allow."""
-        super().__init__(application.respond, lifespan)
+        """Serve `application`; `connections_max` 0 means as many as the descriptors allow.
+
+        `lifespan` is entered when the server starts, and left when it stops.
+        """
+        self._lifespan = lifespan
         self.shared = Shared(
             application=application, now_s=now_s, head_seconds_max=head_seconds_max,
             connections_max=connections_max or connections_by_descriptors(),
             is_proxy=is_proxy, client_names=client_names,
         )  # fmt: skip
+
+    async def __call__(self, scope: _Message, receive: Callable[[], Awaitable[_Message]], send: _Send) -> None:
+        """The lifespan protocol of ASGI 3, which uvicorn speaks: startup, the time between, shutdown."""
+        if scope["type"] != "lifespan":
+            raise ValueError("requests come through `UvicornConnection`, not as ASGI messages")
+        await receive()
+        life = self._lifespan()
+        try:
+            await life.__aenter__()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await life.__aexit__(None, None, None)
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 class Config(uvicorn.Config):
