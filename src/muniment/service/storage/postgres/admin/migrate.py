@@ -65,7 +65,7 @@ async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECOND
     except DRIVER_ERRORS as error:
         raise DatabaseUnavailable(f"the database cannot be migrated: {error_name(error)}: {error}") from error
     finally:
-        with suppress(TimeoutError):  # the driver has broken the connection off then
+        with suppress(TimeoutError):  # the driver has closed the connection anyway
             await connection.close(timeout=1)  # the server releases the lock
 
 
