@@ -37,7 +37,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def test_many_uploads_of_one_creator_leave_a_place_to_another() -> None:
-    checks, began = Checks(2, "test"), list[Upload]()
+    checks, began = Checks(2, "test", queue_seconds_max=60), list[Upload]()
     many, honest = [Upload(began) for _ in range(20)], Upload(began)
     tasks = [asyncio.create_task(checks.run(FIRST, upload)) for upload in many]
     await until(lambda: began == many[:1])
@@ -50,7 +50,7 @@ async def test_many_uploads_of_one_creator_leave_a_place_to_another() -> None:
 
 
 async def test_creators_take_turns_when_all_places_are_taken() -> None:
-    checks, began = Checks(1, "test"), list[Upload]()
+    checks, began = Checks(1, "test", queue_seconds_max=60), list[Upload]()
     uploads = [Upload(began) for _ in range(6)]
     creators = [FIRST, FIRST, FIRST, SECOND, SECOND, THIRD]
     tasks: list[asyncio.Task[None]] = []
@@ -77,7 +77,7 @@ async def test_an_upload_that_waits_for_others_of_its_creator_is_refused() -> No
 
 
 async def test_a_client_that_goes_away_gives_its_place_back_when_its_check_ends() -> None:
-    checks, began = Checks(1, "test"), list[Upload]()
+    checks, began = Checks(1, "test", queue_seconds_max=60), list[Upload]()
     gone, waits, waits_not = Upload(began), Upload(began), Upload(began)
     tasks = [asyncio.create_task(checks.run(FIRST, gone))]
     await until(lambda: began == [gone])

@@ -34,6 +34,7 @@ class Resolver:
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Generator[Resolver]:
     made = Resolver()
     monkeypatch.setattr(socket, "getaddrinfo", made)
+    monkeypatch.setattr(lookups_module, "SECONDS_MAX", 60)
     yield made
     made.answers.set()
 

@@ -47,7 +47,11 @@ async def test_a_refusal_is_delayed_and_the_connection_is_not_read_meanwhile(mon
 
 
 @each_row(("is_proxied", "room"), [(True, 8), (False, 1)])
-async def test_without_room_a_refusal_leaves_immediately(*, is_proxied: bool, room: int) -> None:
+async def test_without_room_a_refusal_leaves_immediately(
+    monkeypatch: pytest.MonkeyPatch, *, is_proxied: bool, room: int
+) -> None:
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(3_600 if seconds else 0))
     together: Any = shared(
         limiting(60), chance=lambda: 0.5, is_proxy=lambda _: is_proxied, connections_max=4 if not is_proxied else 12
     )

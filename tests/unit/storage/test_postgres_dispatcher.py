@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from each_row import each_row
+from muniment.service.storage.postgres import dispatcher
 from muniment.service.storage.postgres.dispatcher import Dispatcher
 
 GROUP_MAX = 5
@@ -131,7 +134,10 @@ async def test_the_rest_of_a_full_group_starts_the_other_slot(size_min: int) -> 
 
 
 @each_row(("size_min", "groups"), [(1, [[1], [2]]), (3, [[1, 2, 3, 4]])])
-async def test_with_a_minimum_size_a_group_waits_until_no_more_arrives(size_min: int, groups: list[list[int]]) -> None:
+async def test_with_a_minimum_size_a_group_waits_until_no_more_arrives(
+    size_min: int, groups: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "GATHERING_SECONDS_MAX", 60)
     queue = Queue(size_min=size_min)
     for number in range(1, 5):
         queue.add(number)

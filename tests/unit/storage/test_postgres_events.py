@@ -10,6 +10,7 @@ from itertools import cycle
 import asyncpg
 import pytest
 
+from applications import PATIENT
 from feed_checks import check_events
 from muniment.protocol.intents.rules import check_log
 from muniment.protocol.intents.texts import LogText
@@ -57,7 +58,7 @@ async def test_two_processes_that_change_the_same_intents_leave_every_version_in
 ) -> None:
     dice = random.Random(7)
     hashes = [number.to_bytes(32) for number in range(1, INTENTS + 1)]
-    processes = [PostgresDatabase(postgres_url) for _ in range(2)]
+    processes = [PostgresDatabase(postgres_url, PATIENT) for _ in range(2)]
     first = await asyncpg.connect(postgres_url)
     await first.executemany(INSERT, [(each, bytes(20), bytes(65)) for each in hashes])
     await first.close()

@@ -17,7 +17,11 @@ from applications import wait_for_postgres
 from emptying import empty
 from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.service.storage.database import DatabaseLimits, Transaction
-from muniment.service.storage.postgres import connection as postgres_connection, transaction as postgres_transaction
+from muniment.service.storage.postgres import (
+    connection as postgres_connection,
+    transaction as postgres_transaction,
+    writer as postgres_writer,
+)
 from muniment.service.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
@@ -171,6 +175,7 @@ async def test_a_deadlock_is_done_again(
         await add(database, number)
     await database.close()
     wait_for_postgres(monkeypatch)  # its next connections do
+    monkeypatch.setattr(postgres_writer, "TRIES_MAX", 50)
     other = PostgresDatabase(own_cluster.url("faults"))
     met = asyncio.Barrier(2)
 

@@ -146,7 +146,10 @@ async def test_migrations_before_a_failing_one_stay(database: PostgresDatabase, 
     assert await database.migrate() == [INDEX.name]
 
 
-async def test_a_process_that_waits_too_long_to_migrate_says_so(session: Any, url: str) -> None:
+async def test_a_process_that_waits_too_long_to_migrate_says_so(
+    session: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_migrate, "_milliseconds", lambda _: "60000")  # of a statement, not of the wait
     await session.execute("SELECT pg_advisory_lock($1)", postgres_migrate._LOCK_NAME)  # pyright: ignore[reportPrivateUsage] - another release's
     with pytest.raises(DatabaseUnavailable, match="another process"):
         await postgres_migrate.migrate(Connector(url), seconds_max=0.3)

@@ -111,7 +111,8 @@ async def test_closing_commits_the_queue_and_takes_no_more_writes(tmp_path: Path
         tasks += [asyncio.create_task(other.write(work)) for work in map(add, "abc")]
         await asyncio.sleep(0.05)
         closing = asyncio.create_task(other.close())
-        await asyncio.sleep(0.05)
+        while not other._writer._closing:
+            await asyncio.sleep(0.001)
         with pytest.raises(DatabaseUnavailable):
             await other.write(add("late"))
     await closing
@@ -209,12 +210,12 @@ async def test_statements_run_on_the_event_loop_unless_another_process_is_writin
     async def where(_: Transaction) -> int:
         return threading.get_ident()
 
-    assert await database.write(where) == threading.get_ident()
     with write_lock_held(tmp_path / "test.db"):
         waiting = asyncio.create_task(database.write(where))
         await asyncio.sleep(0.1)
         assert not waiting.done()  # and the loop went on
     assert await waiting != threading.get_ident()
+    assert await database.write(where) == threading.get_ident()
 
 
 async def test_a_work_failing_in_the_thread_gets_its_error_and_the_others_are_kept(

@@ -237,7 +237,7 @@ async def test_writes_beyond_the_queue_limit_are_refused_immediately(database: S
 
 
 async def test_all_callers_that_wait_for_a_lasting_lock_are_refused_in_time(tmp_path: Path) -> None:
-    limits = DatabaseLimits(write_wait_seconds_max=0.3, writes_per_group_max=1)
+    limits = DatabaseLimits(write_wait_seconds_max=0.3, writes_per_group_max=1, writes_late_seconds_max=60)
     async with opened(tmp_path / "test.db"):
         pass
     database = SqliteDatabase(tmp_path / "test.db", limits, busy_timeout_ms=200)

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
 from muniment.service.storage.sqlite.commits import LOG_BYTES
-from muniment.service.storage.sqlite.connection import BUSY_TIMEOUT_MS
+from muniment.service.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
 from muniment.service.storage.sqlite.engine import SqliteDatabase
 
 TABLE = "CREATE TABLE words (seq INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL UNIQUE) STRICT"
@@ -39,13 +39,8 @@ async def opened(
 ) -> AsyncGenerator[SqliteDatabase]:
     """A new database with one small table, without migrations."""
     database = SqliteDatabase(path, limits, busy_timeout_ms=busy_timeout_ms, log_bytes=log_bytes)
-
-    async def create(tx: Transaction) -> None:
-        await tx.execute(TABLE)
-
-    await database.write(create)
-    while database._writer._is_busy:  # the outcome of a write comes a moment before the writer is free
-        await asyncio.sleep(0.001)
+    with closing(connect(path)) as connection:  # not by the writer, which is busy for a moment after an outcome
+        connection.execute(TABLE)
     yield database
     await database.close()
 
