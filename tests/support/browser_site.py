@@ -79,7 +79,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def window(chromium: Browser, registry: Registry) -> AsyncIterator[Window]:
-    from browsing import window_of  # noqa: PLC0415
+    from browsing import window_of  # noqa: PLC0415 - likewise: it loads Playwright
 
     async with window_of(chromium, registry.url) as made:
         yield made

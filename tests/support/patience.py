@@ -1,8 +1,9 @@
 """Limits of real time that a busy machine reaches before the work of a test is done.
 
 A user waits seven seconds for the checks of the doctor, which then ends its process: that of the tests, where they call
-it. A run has ten seconds for its process, in which the launcher may have to start. Tests marked `timed` show the
-seven seconds; tests of what does not end set their own limits.
+it. A run has ten seconds for its process, in which the launcher may have to start. PostgreSQL has three seconds to take
+a connection, another server one, and readiness two and a half. Tests marked `timed` show the seven seconds; tests of
+what does not end, and of a limit, set their own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ def wait_a_minute() -> None:
 
 def wait_for_servers() -> None:
     """From now on servers have a minute to take a connection of this process, and to show that they work."""
-    # Final but for busy machines.
-    probe.ANSWER_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue]
-    postgres_connection.CONNECT_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue]
+    probe.ANSWER_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - final but for busy machines
+    postgres_connection.CONNECT_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - likewise
     Outgoing.__init__.__kwdefaults__ = {**(Outgoing.__init__.__kwdefaults__ or {}), "connect_seconds_max": _MINUTE_S}
