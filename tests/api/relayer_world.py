@@ -64,7 +64,7 @@ def stopped(due: Due) -> Made:
 
 
 def intent(due: Due, number: int = 1, deadline: int = FAR_DEADLINE) -> AnyNewIntent:
-    """An intent of the second form, whose nonce follows from what was due."""
+    """An intent of generation 2, whose nonce follows from what was due."""
     members = {
         "feePayer": Wallet(71).address, "settler": SETTLER, "deadline": str(deadline), "maxFees": [],
         "triggerSig": str(due.sig),

@@ -43,12 +43,12 @@ async def text_of(operator: OperatorClient, intent: str) -> str:
 
 
 def one(op: int, data: str, **members: Any) -> IntentDraft:
-    """An intent of the first form with this operation."""
+    """An intent of generation 1 with this operation."""
     return IntentDraft(members={"op": op, "data": data, "settler": SETTLERS[1], **members})
 
 
 def several(*operations: tuple[int, str], **members: Any) -> OperationsDraft:
-    """An intent of the second form with these operations."""
+    """An intent of generation 2 with these operations."""
     made = [{"opType": kind, "user": Wallet(71).address, "data": data, "events": []} for kind, data in operations]
     return OperationsDraft(members={"operations": made, "settler": SETTLERS[0], **members})
 

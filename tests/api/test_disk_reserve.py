@@ -78,7 +78,7 @@ async def test_then_creates_are_refused_and_owners_log_in_and_deactivate(
     assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
     assert await api_key_of(client, Wallet(77)), "also one that was never here"
     assert (await client.get("/readyz")).json()["notes"] == [
-        "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
+        "the disk is almost full: new records are refused, except deactivations and log-ins"
     ]
     leave(GIB)
     await register(client, new)

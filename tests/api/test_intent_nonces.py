@@ -1,4 +1,4 @@
-"""A settlement contract of the second form executes two intents of one nonce: so one nonce is one intent."""
+"""A settlement contract of generation 2 executes two intents of one nonce: so one nonce is one intent."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ INSERT = """INSERT INTO intents
 
 
 def row_of(n: int) -> tuple[Any, ...]:
-    """As the rows of the first form in test_intents_cost."""
+    """As the rows of generation 1 in test_intents_cost."""
     deadline = NOW_S - MANY + 100 + n
     standing = "failed" if n % 100 == 1 else "discarded" if n % 100 == 2 else "succeeded" if n % 2 else "expired"
     if deadline > NOW_S - 40:

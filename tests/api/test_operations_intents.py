@@ -1,4 +1,4 @@
-"""Intents of the second form through every door of an operator: each is recorded and answered in its own form."""
+"""Intents of generation 2 through every door of an operator: each is recorded and answered in its own form."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ OF_THE_BUNDLE = {
     "no root": "the answer of dag/import ends without the root",
     "nothing": "the answer of dag/import ends without the root",
     "error at the end": "dag/import failed: unexpected EOF",
-    "no json": "the node answered with something else than JSON",
-    "deep json": "the node answered with something else than JSON",
+    "no json": "the node did not answer with JSON",
+    "deep json": "the node did not answer with JSON",
     "strange json": "the node answered without the object Root",
     "endless": "dag/import: too-large",
 }

@@ -59,12 +59,12 @@ async def intents_of(client: httpx2.AsyncClient, run_hash: str, **query: Any) ->
 
 
 def made_by(trigger: dict[str, Any], number: int) -> IntentDraft:
-    """An intent of the first form, of this trigger."""
+    """An intent of generation 1, of this trigger."""
     return IntentDraft(number).saying(configSig=trigger["sig"])
 
 
 def operations_by(trigger: dict[str, Any], number: int) -> OperationsDraft:
-    """The same in the second form."""
+    """The same in generation 2."""
     return OperationsDraft(number).saying(triggerSig=trigger["sig"])
 
 

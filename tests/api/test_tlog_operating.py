@@ -74,7 +74,7 @@ async def test_a_log_that_moved_goes_on_when_its_followers_have_seen_nothing_els
     await moved(context)
     halted = await turn(context, clock)
     assert halted.state == "halted"
-    await refused(lambda: resume(context, [], is_nothing_published=False), "this host has no mark", context)
+    await refused(lambda: resume(context, [], is_nothing_published=False), "this host does not know", context)
     longer = note_of(before, before.size + 1, bytes(32)).encode()
     await refused(lambda: resume(context, [longer], is_nothing_published=True), "the others are lost here", context)
     other = note_of(before, 5, bytes(32)).encode()
@@ -146,7 +146,7 @@ async def test_an_epoch_that_the_database_has_lost_keeps_its_number(context: Con
 
 async def test_no_epoch_is_begun_where_nothing_was_lost(context: Context, clock: Clock) -> None:
     await turn(context, clock)
-    await refused(lambda: begin(context), "has no reason to halt", context)
+    await refused(lambda: begin(context), "needs no new epoch", context)
     await freeze(context)
     assert (await begin(context)).epoch == 2
 
@@ -197,7 +197,7 @@ async def test_an_interrupted_rotation_goes_on(
         assert (await turn(context, clock)).size == before.size == 3
     if step == "turn":
         other = replace_key(context, KEY, "33" * 32)
-        await refused(lambda: rotate(other), "the log closes for another key", context)
+        await refused(lambda: rotate(other), "another key was announced", context)
     clock.advance(seconds=1)
     new = await rotate(context)
     assert (new.epoch, new.state) == (2, "open")

@@ -63,7 +63,7 @@ def warned(shown: dict[str, Any], *texts: str) -> list[bool]:
 
 async def test_warnings_come_when_they_are_due(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
-    texts = ("never ends", "no limit on the fee", "comes round", "names no chain")
+    texts = ("never ends", "no limit on the fee", "before its first run is due", "names no chain")
     assert warned(await preview(client, params(cid)), *texts) == [True, True, False, True]
     careful = params(cid, config=cron(endDate=NOW_MS + 10 * HOUR), executionFeeLimit="1")
     assert warned(await preview(client, careful), *texts) == [False, False, False, True]

@@ -65,7 +65,7 @@ async def test_another_users_profile_is_403_whether_or_not_there_is_one(
         ]
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(403, "foreign-profile")] * 4
     details = {answer.json()["detail"] for answer in answers}
-    assert details == {"only its own address reads and changes a profile"}
+    assert details == {"only its own address may read or change a profile"}
 
 
 WRONG: list[tuple[Any, str, str]] = [

@@ -86,7 +86,7 @@ def test_the_summary_says_what_is_there_and_what_comes_next(data: Path, tmp_path
     assert "Earlier API keys, tokens and nonces are valid again" in kept
     assert kept.endswith("Next: `muniment verify`, then `muniment serve`, with the same settings.\n")
     ended = run("restore", tmp_path / "backup", "--rotate", data=tmp_path / "ended").output
-    assert f"has ended; the new secret is {ids(tmp_path / 'ended')[0]}.\n" in ended
+    assert f"is revoked; the new secret is {ids(tmp_path / 'ended')[0]}.\n" in ended
     for folder in ("data", "ended"):
         for raw in RingFile(tmp_path / folder)():
             assert raw.hex() not in told + kept + ended + (tmp_path / "backup/backup.json").read_text()
@@ -157,7 +157,7 @@ def test_blocks_in_the_table_come_with_the_database(tmp_path: Path) -> None:
 
 def test_blocks_in_files_are_not_restored_beside_a_table(backup: Path, tmp_path: Path) -> None:
     said = refused("restore", backup, "--no-rotate", data=tmp_path / "new", MUNIMENT_BLOCKS_URL="database:")
-    assert "blocks in their files: restore with MUNIMENT_BLOCKS_URL=file:" in said
+    assert "blocks in files: restore with MUNIMENT_BLOCKS_URL=file:" in said
     assert not (tmp_path / "new").exists()
 
 
@@ -195,7 +195,7 @@ def test_secrets_from_outside_are_no_part_of_a_backup(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     restored = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new", **given)
     assert restored.exit_code == 0
-    assert "Give them to the service in MUNIMENT_SECRET, or a new one alone" in restored.output
+    assert "Set MUNIMENT_SECRET to the old ones, or to one new secret" in restored.output
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"muniment.db", "blocks"}
     (tmp_path / "data/secrets").unlink()
     for secret in (SECRET, "0b" * 32):

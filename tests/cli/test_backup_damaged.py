@@ -148,5 +148,5 @@ def test_a_whole_registry_is_left_alone(data: Path, backup: Path) -> None:
 
 
 def test_without_a_terminal_one_of_both_must_be_said(backup: Path, tmp_path: Path) -> None:
-    assert "give --rotate to end" in refused("restore", backup, data=tmp_path / "new")
+    assert "give --rotate to revoke" in refused("restore", backup, data=tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -43,7 +43,7 @@ def test_another_engine_has_tools_of_its_own(tmp_path: Path, words: list[str], u
 def test_where_no_registry_is_nothing_is_made(tmp_path: Path) -> None:
     result = run("backup", tmp_path / "backup", data=tmp_path / "data")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no registry: no file" in result.stderr
+    assert "no registry here: " in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

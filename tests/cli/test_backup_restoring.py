@@ -35,7 +35,7 @@ def test_a_terminal_is_asked_whether_to_rotate(
 ) -> None:
     status, told, shown = at_a_terminal("restore", backup, "--json", data=tmp_path / "new", types=answer)
     assert status == 0, shown
-    assert "End every earlier API key, token and nonce?" in shown
+    assert "Revoke all earlier API keys, tokens and nonces?" in shown
     assert "[Y/n]" in shown
     assert json.loads(told)["rotated"] is rotated
     assert (ids(tmp_path / "new") == ids(data)) is not rotated
@@ -51,15 +51,15 @@ def test_without_an_answer_to_the_question_nothing_is_restored(backup: Path, tmp
 def test_a_terminal_that_has_said_so_is_not_asked(backup: Path, tmp_path: Path) -> None:
     status, _, shown = at_a_terminal("restore", backup, "--rotate", data=tmp_path / "new")
     assert status == 0
-    assert "End every" not in shown
+    assert "Revoke all" not in shown
 
 
 def test_a_terminal_is_not_asked_about_secrets_that_are_elsewhere(data: Path, tmp_path: Path) -> None:
     (data / "secrets").unlink()
     done("backup", tmp_path / "backup", data=data)
     status, told, shown = at_a_terminal("restore", tmp_path / "backup", data=tmp_path / "new")
-    assert (status, "End every" in shown) == (0, False)
-    assert "MUNIMENT_SECRET, or a new one alone" in told
+    assert (status, "Revoke all" in shown) == (0, False)
+    assert "MUNIMENT_SECRET to the old ones, or to one new secret" in told
 
 
 def test_a_terminal_is_shown_bars(data: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_healthy_registry_has_no_fault(data: Path) -> None:
     assert {
         name: each["message"] for name, each in found.items() if each["level"] != "ok" and name not in machine
     } == {}
-    assert found["blocks"]["message"] == "3 of the newest have their hashes"
+    assert found["blocks"]["message"] == "the newest 3 match their hashes"
     assert found["signature"]["message"] == "the newest trigger is signed by its owner"
     assert machine <= found.keys()
 
@@ -99,7 +99,7 @@ def test_a_damaged_row_of_blocks_fails_and_no_directory_is_made(data: Path, monk
     assert copied.exit_code == 0, copied.output
     (data / "spools").rmdir()
     monkeypatch.setenv("MUNIMENT_BLOCKS_URL", "database:")
-    assert examined(data)["blocks"]["message"] == "3 of the newest have their hashes"
+    assert examined(data)["blocks"]["message"] == "the newest 3 match their hashes"
     sql(data, "UPDATE blocks SET data = x'00' WHERE digest = (SELECT digest FROM functions)")
     assert examined(data)["blocks"]["level"] == "fail"
     assert not (data / "spools").exists()

@@ -160,7 +160,7 @@ def test_a_copy_to_a_place_that_served_before_begins_another_epoch(place: Place,
         target.change((f"DELETE FROM {table}", ()))
     ours = at(place, link_of)
     told = copy_all(place, target)
-    assert "TO was a registry before: earlier cursors are refused (410 cursor-too-old)" in told.stdout
+    assert "TO held a registry: earlier cursors are refused (410 cursor-too-old)" in told.stdout
     assert [status(target, link) for link in (ours, theirs)] == [REFUSED] * 2
     assert status(target, at(target, link_of)) == GOOD
     assert status(place, ours) == GOOD, "FROM goes on"

@@ -56,7 +56,7 @@ def test_a_refusal_is_a_line_without_what_a_terminal_would_obey(middle: Middle, 
 def test_the_410_of_another_server_does_not_move_a_position(middle: Middle) -> None:
     page = Answered(200, NEXT, json.dumps([EVENT]).encode())
     done = followed(middle, in_turn(BEGUN, page, Answered(410, {}, b"<html>gone")), "--reset")
-    assert "not by a registry" in done.stderr
+    assert "not from a registry" in done.stderr
     assert "missed" not in done.stderr
 
 

@@ -98,8 +98,8 @@ def test_without_a_registry_a_command_says_so_in_one_line_and_makes_no_file(
     result = run(tmp_path, name, "--data-dir", str(data))
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: there ")
-    assert line.endswith(f": no file {data / FILES.get(name, 'muniment.db')}")
+    assert line.startswith("Error: no ")
+    assert f" here: {data / FILES.get(name, 'muniment.db')} is missing; " in line
     assert result.stdout == ""
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "intents.ndjson", *([data] if is_there else [])]
 
@@ -121,7 +121,10 @@ def test_a_registry_of_an_absolute_path_needs_no_data_directory(tmp_path: Path, 
     assert CliRunner().invoke(main, ["migrate", "--database-url", url, "--data-dir", str(tmp_path)]).exit_code == 0
     assert run(tmp_path, name, "--database-url", url, "--data-dir", str(tmp_path)).exit_code == 0
     result = run(tmp_path, name, "--database-url", f"{url}x", "--data-dir", str(tmp_path))
-    assert (result.exit_code, result.stderr) == (2, f"Error: there is no registry: no file {tmp_path}/elsewhere.dbx\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: no registry here: {tmp_path}/elsewhere.dbx is missing; check --data-dir or the database URL\n",
+    )
 
 
 def test_blocks_that_are_not_in_the_configured_place_are_reported(tmp_path: Path) -> None:
@@ -131,6 +134,6 @@ def test_blocks_that_are_not_in_the_configured_place_are_reported(tmp_path: Path
     result = CliRunner().invoke(main, ["verify", *options], env={"MUNIMENT_BLOCKS_URL": "file:"})
     assert (result.exit_code, result.stderr) == (
         2,
-        f"Error: there are no blocks of a registry: no directory {blocks}\n",
+        f"Error: no blocks here: {blocks} is missing; see --data-dir\n",
     )
     assert list(tmp_path.iterdir()) == []

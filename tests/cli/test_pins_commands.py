@@ -72,7 +72,7 @@ def test_the_list_shows_what_waits_and_why_and_what_is_pinned(place: Place) -> N
     lines = pins(place, "list").stdout.splitlines()
     since = "waiting since 2023-11-14T22:13:20.000Z"
     assert sorted(lines) == sorted([
-        f"{second}  {since}, failed 7 times, again 3000-01-01T00:00:00.000Z: no space", f"{third}  {since}",
+        f"{second}  {since}, failed 7 times, next try 3000-01-01T00:00:00.000Z: no space", f"{third}  {since}",
     ])  # fmt: skip
     assert pins(place, "list", "--pinned").stdout == f"{first}  pinned 2023-11-14T22:13:21.000Z\n"
     told = {each["cid"]: each for each in json.loads(pins(place, "list", "--json").stdout)}
@@ -103,7 +103,7 @@ def test_a_retry_refuses_what_is_no_cid_and_changes_nothing(place: Place) -> Non
     before = place.rows()
     result = pins(place, "retry", "Qm")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: not a CID")
+    assert result.stderr.startswith("Error: neither a CIDv0")
     assert place.rows() == before
 
 

@@ -116,7 +116,7 @@ def test_words_have_the_result_the_intents_and_the_log(person: Person, tmp_path:
     done = person.run("run", "--bundle", folder, *options(TRANSFER), "--columns", MUNIMENT_PRIVATE_KEY_FILE=None)
     assert done.exit_code == 11
     assert "stopped, abort: ended in the last line" in done.stdout
-    assert "in the name of nobody" in done.stderr
+    assert "for nobody" in done.stderr
 
 
 @pytest.mark.parametrize(

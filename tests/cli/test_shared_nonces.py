@@ -20,7 +20,7 @@ DRAFTS = [
     OperationsDraft(deadline=1_700_000_000 + n, members={"maxFees": [{"token": "0x" + "22" * 20, "amount": str(n)}]})
     for n in (1, 2)
 ]
-LINE = f"two intents of one nonce: {DRAFTS[1].hash} and {DRAFTS[0].hash}"
+LINE = f"two intents share a nonce: {DRAFTS[1].hash} and {DRAFTS[0].hash}"
 
 
 def run(*words: object, data: Path) -> Result:
@@ -47,14 +47,14 @@ def test_verify_names_them_and_all_is_well(data: Path) -> None:
     result = run("verify", data=data)
     assert result.exit_code == 0
     # Whoever came last holds the nonce, whose time was over.
-    assert f"two intents of one nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stdout.splitlines()
+    assert f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stdout.splitlines()
 
 
 def test_restore_takes_them_and_says_so(data: Path, tmp_path: Path) -> None:
     assert run("backup", tmp_path / "backup", data=data).exit_code == 0
     result = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new")
     assert result.exit_code == 0, result.output
-    assert f"two intents of one nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stderr.splitlines()
+    assert f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stderr.splitlines()
     assert run("intents", "export", data=tmp_path / "new").stdout == run("intents", "export", data=data).stdout
 
 
@@ -67,7 +67,7 @@ def test_a_copy_takes_them_and_says_so(data: Path, to: str, cluster: Cluster, tm
         target = asyncio.run(new_database(cluster, f"nonces-{tmp_path.name}", data))
     result = copy(source, target)
     assert result.exit_code == 0, result.output
-    assert f"two intents of one nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stderr.splitlines()
+    assert f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stderr.splitlines()
     assert target.rows() == source.rows()
 
 

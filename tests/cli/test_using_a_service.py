@@ -237,7 +237,7 @@ def test_everything_that_a_service_shows_is_verified(person: Person, tmp_path: P
     cid = person.deployed(tmp_path / "build")
     person.done("triggers", "create", *draft(cid, "6.0.0"))
     said = person.done("verify", "--url", person.service.url)
-    assert "everything matches its signatures and hashes" in said
+    assert "all signatures and hashes match" in said
     wrong = person.run("verify", "--url", person.service.url, "--protocol", "Another")
     assert wrong.exit_code == 5
     assert "is not signed by" in wrong.stdout

@@ -41,7 +41,7 @@ class Registry:
         result = self.verify()
         assert result.exit_code == 1, result.output
         lines = [line.removeprefix("WRONG ") for line in result.output.splitlines() if line.startswith("WRONG ")]
-        assert f"{len(lines)} wrong" in result.output
+        assert f"faults: {len(lines)}" in result.output
         return lines
 
     def path_of(self, cid: str) -> Path:
@@ -114,7 +114,7 @@ def test_a_healthy_store_is_well(registry: Registry) -> None:
         "intents and proposals: 0 checked",
         "runs: 0 checked",
         "events: 6 checked",
-        "everything matches its signatures and hashes",
+        "all signatures and hashes match",
     ]
 
 

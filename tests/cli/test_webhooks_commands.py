@@ -90,7 +90,7 @@ def test_a_webhook_is_resumed_and_replayed(data: Path, receiver: Receiver) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["add", "ftp://hooks.example.org/"], "the URL of a receiver is https://host/path"),
+        (["add", "ftp://hooks.example.org/"], "the URL must be https://host/path"),
         (["add", ELSEWHERE, "--type", "trigger.renamed"], "a type is one of"),
         (["add", ELSEWHERE, "--owner", "0x1"], "an address is 0x and 40 hex digits"),
         (["add", ELSEWHERE, "--operator", "a b"], "an operator's name"),

@@ -295,7 +295,7 @@ def test_a_checkpoint_keeps_the_place_of_a_follower(registry: Calls, tmp_path: P
     made.append(registry.do("intents.put", new_intent(user=user)).hash)
     (page,) = registry.pages("intents.follow", 1, user=user, after=Checkpoint(tmp_path / "place", user=user).read())
     assert [each.hash for each in page] == made[2:]
-    with pytest.raises(ValueError, match="another listing"):
+    with pytest.raises(ValueError, match="name another file"):
         Checkpoint(tmp_path / "place", user=signer().address).read()
 
 

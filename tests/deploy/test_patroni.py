@@ -169,7 +169,7 @@ async def test_no_acknowledged_write_is_lost_and_no_follower_misses_a_row(tmp_pa
                 while len(seen) < len(rows):
                     await asyncio.sleep(0.05)
             assert seen == rows
-        assert "everything matches its signatures and hashes" in await asyncio.to_thread(site.command, "verify")
+        assert "all signatures and hashes match" in await asyncio.to_thread(site.command, "verify")
     sys.stdout.write(
         f"{course.table()}\n{len(load.triggers)} triggers and {len(load.intents)} intents acknowledged and found, "
         f"{len(load.answered_at)} writes, {load.refused} answers 503, {len(cluster.copied)} nodes copied anew\n"

@@ -111,7 +111,7 @@ def test_a_backup_is_restored_and_verified(used: Machine) -> None:
     assert shown(used, "muniment-backup", "Result") == "success"
     said = used.run(steps()[9])
     assert "triggers: 1 checked" in said
-    assert "everything matches" in said
+    assert "all signatures and hashes match" in said
 
 
 def test_the_timer_makes_a_backup(used: Machine) -> None:

@@ -253,7 +253,7 @@ async def test_the_doctor_hashes_the_blocks_of_the_bucket_and_names_a_server_tha
     cid, store = await deploy(client), store_of(front, tmp_path)
     made = sorted(served.data_dir.rglob("*"))
     assert await asyncio.to_thread(doctor, served, front, tmp_path) == {
-        "check": "blocks", "level": "ok", "message": "3 of the newest have their hashes", "remedy": "",
+        "check": "blocks", "level": "ok", "message": "the newest 3 match their hashes", "remedy": "",
     }  # fmt: skip
     front.set(FORBIDDEN)
     found = await asyncio.to_thread(doctor, served, front, tmp_path)

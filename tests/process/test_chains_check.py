@@ -59,7 +59,7 @@ async def test_every_fault_is_printed_and_the_url_is_not(local: LocalChain) -> N
     assert status == 1
     for fault in (
         "its last block is 1000 s old", f"the settler has no code at {NO_CODE}",
-        f"the settler at {NO_CODE} answers as no generation of the settlement contract",
+        f"{NO_CODE} is not a settlement contract of a known generation",
         f"the feed of {NATIVE} has no code", f"token {reverting} cannot be read", f"feed {NO_CODE} has no round",
         "URL 2: no answer\n  does not answer: unreachable",
     ):  # fmt: skip
@@ -80,7 +80,7 @@ async def test_json_has_an_object_for_each_url_with_the_generation_of_each_settl
         ],
         "faults": [
             f"the settler has no code at {NO_CODE}",
-            f"the settler at {NO_CODE} answers as no generation of the settlement contract",
+            f"{NO_CODE} is not a settlement contract of a known generation",
         ],
     }  # fmt: skip
     assert (silent["url"], silent["block"], silent["blockAgeSeconds"]) == (2, None, None)

@@ -151,8 +151,8 @@ async def test_a_refusal_for_a_while_is_named_and_waited_for(tmp_path: Path) -> 
         ("127.0.0.1:1", "", "has the form http://host"),
         ("ftp://127.0.0.1", "", "has the form http://host"),
         ("ftp://user:secret@127.0.0.1", "", "remove the user and the password"),
-        ("http://127.0.0.1:1", "no position", "is not a checkpoint file"),
-        ("http://127.0.0.1:1", "\u00e9", "is not a checkpoint file"),
+        ("http://127.0.0.1:1", "no position", "is not a position file"),
+        ("http://127.0.0.1:1", "\u00e9", "is not a position file"),
     ],
 )
 def test_nonsense_is_named_at_the_start(tmp_path: Path, url: str, position: str, message: str) -> None:

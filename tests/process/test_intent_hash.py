@@ -111,7 +111,7 @@ def operation_of(dice: random.Random, events: int) -> dict[str, Any]:
 
 
 def operations_intent_of(dice: random.Random, settler: Address, operations: int) -> dict[str, Any]:
-    """The second form; the operation at place n has up to n events."""
+    """Generation 2; the operation at place n has up to n events."""
     return {
         "feePayer": address_of(dice), "settler": settler, "nonce": hex_of(dice, 32),
         "deadline": str(dice.choice([0, 1_900_000_000, 2**256 - 1])), "maxFees": fees_of(dice, dice.randrange(4)),

@@ -139,11 +139,11 @@ def test_an_explanation_says_what_happened_and_when_the_next_run_is(site: Site) 
     assert before.returncode == 0, before.stderr
     shown = json.loads(before.stdout)
     assert shown["nextRun"].endswith("-01-01T00:00:00.000Z")
-    assert any("is not here" in each for each in shown["sentences"])
+    assert any("is missing" in each for each in shown["sentences"])
     assert site.run("relayer", "--once").returncode == 0
     after = json.loads(site.run("relayer", "explain", sig).stdout)
     assert after["sentences"][-1] == "The registry has no run of it."
-    assert not any("is not here" in each for each in after["sentences"])
+    assert not any("is missing" in each for each in after["sentences"])
 
 
 def test_wrong_settings_are_named_on_one_line(site: Site) -> None:

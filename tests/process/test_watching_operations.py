@@ -1,4 +1,4 @@
-"""Intents of the second form, whose settlement contract emits other events than the first form's."""
+"""Intents of generation 2, whose settlement contract emits other events than those of generation 1."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def intent_body(nonce: int, **members: Any) -> dict[str, Any]:
 
 
 def operations_body(nonce: int, **members: Any) -> dict[str, Any]:
-    """The same in the second form, with one operation unless `members` has others."""
+    """The same in generation 2, with one operation unless `members` has others."""
     return {
         "feePayer": USERS[0], "settler": SETTLERS[0], "nonce": f"0x{nonce:064x}", "deadline": "1800000000",
         "maxFees": [], "triggerSig": CONFIG_SIGS[0], "minValidations": 1, "operations": [operation_body()], **members,
@@ -28,7 +28,7 @@ def operations_body(nonce: int, **members: Any) -> dict[str, Any]:
 
 
 def operation_body(**members: Any) -> dict[str, Any]:
-    """An operation of an intent of the second form."""
+    """An operation of an intent of generation 2."""
     return {"opType": 1, "user": USERS[0], "data": "0x", "events": [], **members}
 
 
@@ -38,7 +38,7 @@ def proposal_body(number: int, **members: Any) -> dict[str, Any]:
 
 
 def operations_proposal_body(number: int, **members: Any) -> dict[str, Any]:
-    """A proposal to an intent of the second form with two operations."""
+    """A proposal to an intent of generation 2 with two operations."""
     datas = [f"0x{number:08x}", "0x"]
     return {"solver": USERS[2], "datas": datas, "deadline": "1800000000", "fees": [str(number)], **members}
 

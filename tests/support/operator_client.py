@@ -58,7 +58,7 @@ class IntentDraft:
 
 @dataclass(frozen=True)
 class OperationsDraft(IntentDraft):
-    """The same in the second form, with two operations of two users."""
+    """The same in generation 2, with two operations of two users."""
 
     @property
     def body(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def intent_body(settler: Address, nonce: int, *, events: int = 1, **members: Any
 
 
 def operations_proposal(number: int = 1, operations: int = 2, **members: Any) -> dict[str, Any]:
-    """A proposal to an intent of the second form with so many operations."""
+    """A proposal to an intent of generation 2 with so many operations."""
     body = proposal_body(number, **members)
     return {"datas": [body.pop("data")] * operations, **body}
 
@@ -63,7 +63,7 @@ def operations_proposal(number: int = 1, operations: int = 2, **members: Any) ->
 def operations_body(
     settler: Address, nonce: int, *, operations: int = 2, events: int = 1, **members: Any
 ) -> dict[str, Any]:
-    """An intent of the second form that operators submitted, with one proposal; each operation has so many events."""
+    """An intent of generation 2 that operators submitted, with one proposal; each operation has so many events."""
     operation = {
         "opType": 1, "user": USER, "data": "0x1234",
         "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],

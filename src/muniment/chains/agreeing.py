@@ -1,4 +1,4 @@
-"""What two nodes of a chain say alike: no node is believed alone where more than one is configured."""
+"""Answers on which two nodes of a chain agree: where several are configured, none is trusted alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of logs of one chain, with hashes which prove that they are of one chain, and the way back after a fork."""
+"""Ranges of a chain's logs, with block hashes that prove one history, and the rollback after a fork."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from muniment.cli import output
 from muniment.cli.options import common_options, json_option, registry_of, settings_of
 
 _QUESTION = (
-    "The backup makes API keys valid again that were rotated out after it, and used nonces too.\n"
-    "End every earlier API key, token and nonce? Users log in again and read their new key."
+    "API keys rotated out after the backup, and nonces used after it, become valid again.\n"
+    "Revoke all earlier API keys, tokens and nonces? Users must log in and fetch a new key."
 )
 _directory = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 
@@ -22,7 +22,7 @@ _directory = click.argument("directory", type=click.Path(path_type=Path, file_ok
 @_directory
 @json_option
 def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: object) -> None:
-    """Back up a registry on SQLite to DIRECTORY. The service may run meanwhile.
+    """Back up a registry on SQLite to DIRECTORY. The service may keep running.
 
     The backup holds a snapshot of the database, the blocks of its functions, and the secrets if they are in the data
     directory. DIRECTORY must hold nothing else. A complete new backup replaces an earlier one.
@@ -41,7 +41,7 @@ def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: obje
 @click.option(
     "--rotate/--no-rotate",
     default=None,
-    help="End every earlier API key, token and nonce, or keep those of the backup; on a terminal the command asks.",
+    help="Revoke every earlier API key, token and nonce, or keep them; default: ask on a terminal.",
 )
 @json_option
 def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_json: bool, **flags: object) -> None:
@@ -54,7 +54,7 @@ def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_jso
 
     settings = settings_of(config, **flags)
     if rotate is None and not sys.stdin.isatty():
-        raise ValueError("give --rotate to end every earlier API key, token and nonce, or --no-rotate to keep them")
+        raise ValueError("give --rotate to revoke all earlier API keys, tokens and nonces, or --no-rotate to keep them")
     with output.progress_bars() as on_progress:
         summary = restore_backup(
             settings, directory,

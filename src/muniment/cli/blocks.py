@@ -38,8 +38,8 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
     """Copy the blocks that TO lacks, and check each of them.
 
     FROM and TO are file: (in the data directory), file:///path, s3://bucket/prefix, database: (the service's own), or
-    the URL of any migrated database. After an interruption, run the command again to copy the rest. The status is 1
-    when a block is damaged; all others are copied.
+    the URL of any migrated database. After an interruption, run the command again to copy the rest. Exit status 1: a
+    block is damaged; all others are copied.
     """
     from muniment.operate.copy_blocks import copy
 
@@ -64,11 +64,11 @@ def pins() -> None:
 
 @pins.command("list")
 @common_options
-@click.option("--pinned", "is_pinned", is_flag=True, help="Bundles that are pinned, the last one first.")
+@click.option("--pinned", "is_pinned", is_flag=True, help="Print pinned bundles, newest first.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of bundles.")
 @json_option
 def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
-    """Print the waiting bundles, the longest wait first: CID, failures and last reason."""
+    """Print the waiting bundles, the longest wait first: CID, failures, last error."""
     from muniment.protocol.wire import iso_time
     from muniment.service.pins import queue
 
@@ -120,7 +120,7 @@ def _line(pin: Pin) -> str:
     if pin.pinned_at_ms is not None:
         return f"{pin.cid}  pinned {iso_time(pin.pinned_at_ms)}"
     times = output.counted(pin.failures, "time")
-    failed = f", failed {times}, again {iso_time(pin.due_at_ms)}" if pin.failures else ""
+    failed = f", failed {times}, next try {iso_time(pin.due_at_ms)}" if pin.failures else ""
     why = f": {pin.error}" if pin.error else ""
     return f"{pin.cid}  waiting since {iso_time(pin.waits_since_ms)}{failed}{why}"
 

@@ -43,7 +43,7 @@ def exit_status(reports: Sequence[Report]) -> int:
 def shown(reports: Sequence[Report]) -> str:
     """A line for each URL, each settlement contract and each fault."""
     if not reports:
-        return "no chain has an RPC URL: balances are off"
+        return "no chain has an RPC URL: balances are off; see --chains"
     lines: list[str] = []
     for report in reports:
         answer = f"block {report.block}, {report.block_age_s} s old" if report.block is not None else "no answer"

@@ -19,28 +19,28 @@ from muniment.cli.options import (
 
 @click.command()
 @common_options
-@click.option("--url", "-u", help="Check a running service by what it shows, instead of stored data.")
-@click.option("--remote", help="The same for the service at this URL, and compare it with its transparency log.")
+@click.option("--url", "-u", help="Check what this running service shows, instead of stored data.")
+@click.option("--remote", help="Like --url, and compare the service with its transparency log.")
 @click.option("--protocol", help="With --url and --remote: protocol name of that registry; default: Mimic.")
 def verify(config: Path | None, url: str | None, remote: str | None, protocol: str | None, **flags: object) -> None:
     """Recompute every hash and recheck every signature of the stored data.
 
     With --url it reads everything that a service shows. With --remote it reads the whole transparency log too: what is
-    listed must be logged, and what is logged must be listed. The status is 0 when all is well, and 1 (with --url: 5)
-    when something is wrong.
+    listed must be logged, and what is logged must be listed. Exit status: 0 all is well, 1 (with --url: 5) something
+    is wrong.
     """
     if remote is not None:
         from muniment.cli.verifying import verify_remote
 
         if config is not None or url is not None or any(flags.values()):
-            raise click.UsageError("--remote checks a service: give no other place")
+            raise click.UsageError("--remote: leave out --url, --config, --database-url and --data-dir")
         verify_remote(remote, protocol)
         return
     if url is not None:
         from muniment.cli.verifying import verify_service
 
         if config is not None or any(flags.values()):
-            raise click.UsageError("--url checks a service: give no option for stored data")
+            raise click.UsageError("--url: leave out --config, --database-url and --data-dir")
         verify_service({"url": url, "protocol": protocol, "profile": None, "signer": None})
         return
     from muniment.operate.verify import verify as verify_registry
@@ -51,21 +51,21 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
         on_finding=output.print_text,
         on_checked=lambda name, count: output.print_text(f"{name}: {count} checked"),
     )
-    output.print_text(f"{summary.wrong} wrong" if summary.wrong else "everything matches its signatures and hashes")
+    output.print_text(f"faults: {summary.wrong}" if summary.wrong else "all signatures and hashes match")
     raise SystemExit(int(summary.wrong > 0))
 
 
 @click.command()
 @common_options
 @chains_option
-@click.option("--url", default="", help="URL of the service for its clients, to check TLS and the proxy too.")
+@click.option("--url", default="", help="Public URL of the service, to check TLS and the proxy too.")
 @click.option("--backup", type=click.Path(path_type=Path, file_okay=False), help="Directory of the newest backup.")
 @json_option
 def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool, **flags: object) -> None:
     """Examine the machine, the settings, the database, the chains and the proxy, in at most ten seconds.
 
-    Run it as the service's user, with the service's settings. It changes no record. The status is 0 when all is well, 1
-    after a warning, and 2 when a check fails.
+    Run it as the service's user, with the service's settings. It changes no record. Exit status: 0 all is well, 1 a
+    warning, 2 a failed check.
     """
     from muniment.operate.doctor.examination import examine
     from muniment.operate.doctor.findings import Examined, status_of
@@ -84,7 +84,7 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
 @click.option("--url", default="", help="URL of the service; default: the host and port of the settings.")
 @click.option("--alive", is_flag=True, help="Ask only whether the process runs (/healthz), not whether it is ready.")
 def ping(config: Path | None, url: str, *, alive: bool, **flags: object) -> None:
-    """Ask a running service whether it is ready, within five seconds. The status is 0 if it is, otherwise 1."""
+    """Ask a running service whether it is ready, within five seconds. Exit status: 0 ready, else 1."""
     from muniment.operate.http_request import ping as ask_service
 
     settings = settings_of(config, **flags)

@@ -29,8 +29,8 @@ def copy_database(
     """Copy a whole registry, except its blocks, to an empty database.
 
     FROM and TO are URLs of databases, or database: (the service's own). First stop all services that write to FROM, and
-    copy the blocks with `muniment blocks copy`. TO stays empty until the copy is complete. The status is 1 when FROM
-    was written to during the copy.
+    copy the blocks with `muniment blocks copy`. TO stays empty until the copy is complete. Exit status 1: FROM was
+    written to during the copy.
     """
     from muniment.operate.copy_database import copy
 
@@ -65,8 +65,8 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
     """Begin a new epoch: earlier cursors are refused, and clients that follow a listing start over.
 
     This is necessary after a return to an earlier state without `muniment restore`: from a dump, a replica that lacked
-    writes, Litestream or a copy of the disk. New rows get the numbers of the lost rows there, and an earlier cursor
-    would skip them. Run it before the service starts. The IPFS node, if there is one, is asked again about every pin.
+    writes, Litestream or a copy of the disk. New rows then get the numbers of lost rows, and an earlier cursor would
+    skip them. Run it before the service starts. The IPFS node, if there is one, is asked again about every pin.
     Nothing else changes, and the command can be repeated.
     """
     from muniment.operate import databases

@@ -44,7 +44,7 @@ _STEP_SECONDS: Final = 0.2
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main operations over HTTP with a throw-away wallet.
 
-    The service that the command starts has a relayer beside it, which runs the trigger that is left active.
+    The demo leaves one trigger active. Without --url it starts a service, and a relayer that runs the trigger.
     """
     from muniment.operate.walkthrough import development_nodes
 
@@ -124,7 +124,7 @@ def _relayer(settings: Settings, url: str) -> Generator[None]:
     environment = {**os.environ, "MUNIMENT_OPERATOR_KEY": _new_operator_key(settings), "MUNIMENT_LOG_LEVEL": "warning"}
     command = [sys.executable, "-m", "muniment", "relayer", "--config", str(file), "--any"]
     with subprocess.Popen(command, env=environment) as relayer:  # noqa: S603 - this program
-        output.print_text("A relayer runs beside it: within a minute or so there is a run, see `muniment runs list`.")
+        output.print_text("A relayer runs too: `muniment runs list` shows the first run within a minute or so.")
         try:
             yield
         finally:

@@ -36,7 +36,7 @@ class _FailedError(click.ClickException):
 
 @click.group()
 def intents() -> None:
-    """The intents of a service; with a data directory, also files and on-chain events."""
+    """Use the intents of a service; with its data directory, import, export and watch."""
 
 
 for _command in (watch, *COMMANDS):
@@ -53,7 +53,7 @@ def import_intents(config: Path | None, *, file: str, restart: bool, as_json: bo
     """Record the intents of FILE (- for standard input): JSON lines, one intent a line.
 
     Each refused line is reported on standard error with its number; all other lines are recorded. An intent past
-    its deadline is recorded even if another intent has its nonce, and that is reported. After an interruption, run the
+    its deadline is recorded, and reported, even if another intent has its nonce. After an interruption, run the
     command again to continue. Exit status: 0 every line is recorded, 1 some lines were refused, 2 the import failed.
     """
     import asyncio

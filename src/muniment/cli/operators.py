@@ -25,7 +25,7 @@ def operators() -> None:
 )
 @json_option
 def add_operator(config: Path | None, name: str, address: str | None, *, as_json: bool, **flags: object) -> None:
-    """Print a key for NAME; it is shown only once. A revoked NAME gets a new key, and keeps its address."""
+    """Add NAME and print its key, which is shown once. A revoked NAME gets a new key, and keeps its address."""
     from muniment.protocol.evm.address import Address
     from muniment.service.resources import operators
 
@@ -71,9 +71,7 @@ def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
 @common_options
 @click.option("--operator", help="Only the writes of this operator.")
 @click.option("--intent", help="Only the writes to the intent with this hash.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of writes, the newest."
-)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most writes to print.")
 @json_option
 def audit_operators(
     config: Path | None, operator: str | None, intent: str | None, limit: int, *, as_json: bool, **flags: object

@@ -94,7 +94,7 @@ def registry_with_blocks_of(config: Path | None, **flags: object) -> Settings:
     settings = registry_of(config, **flags)
     directory = block_directory(settings.blocks_url, settings.data_dir)
     if directory is not None and not directory.is_dir():
-        raise NoRegistryError(f"there are no blocks of a registry: no directory {directory}")
+        raise NoRegistryError(f"no blocks here: {directory} is missing; see --data-dir")
     return settings
 
 
@@ -110,7 +110,7 @@ def secrets_of(config: Path | None, **flags: object) -> Settings:
     settings = settings_of(config, **flags)
     path = settings.data_dir / RING_FILE
     if not settings.secret and not path.is_file():
-        raise NoRegistryError(f"there are no secrets of a registry: no file {path}")
+        raise NoRegistryError(f"no secrets here: {path} is missing; see --data-dir")
     return settings
 
 
@@ -127,7 +127,7 @@ def require_database(url: str, settings: Settings) -> None:
     except ValueError:
         return
     if path is not None and not path.is_file():
-        raise NoRegistryError(f"there is no registry: no file {path}")
+        raise NoRegistryError(f"no registry here: {path} is missing; check --data-dir or the database URL")
 
 
 def in_database(config: Path | None, flags: dict[str, object], work: Callable[[Database], Awaitable[T]]) -> T:

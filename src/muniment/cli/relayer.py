@@ -46,7 +46,7 @@ class _Options:
 )
 @click.option("--once", is_flag=True, help="Run what is due now, publish it, and end; exit status 1 if work is left.")
 @click.option("--dry", is_flag=True, help="Print the runs and their intents, and record nothing.")
-@click.option("--any", "opens_all", is_flag=True, help="Open the lists that the file does not set.")
+@click.option("--any", "opens_all", is_flag=True, help='Treat lists that are not set as "*" (any).')
 @click.pass_context
 def relayer(context: click.Context, /, **given: Any) -> None:
     """Run the triggers that are due, and record runs and intents in a registry.
@@ -73,8 +73,8 @@ def relayer(context: click.Context, /, **given: Any) -> None:
 def explain_trigger(options: _Options, sig: str, *, as_json: bool | None) -> None:
     """Say why the trigger SIG did not run, and when it runs next.
 
-    The registry knows the trigger and its runs, the journal what this relayer saw, if it is on this machine. It can
-    be read while a relayer works.
+    It reads the trigger and its runs from the registry, and what this relayer saw from the journal, if that is on
+    this machine. The relayer may be running.
     """
     import asyncio
 
@@ -104,12 +104,12 @@ async def _work(options: _Options) -> int:
         if settings.exposed_key_file is not None:
             structlog.get_logger(__name__).warning(
                 "other users can read the operator key", file=str(settings.exposed_key_file),
-                remedy="chmod 600; then replace the key by `muniment operators add` and `revoke`: others may know it",
+                remedy="chmod 600; then run `muniment operators revoke` and `add`: others may know the key",
             )  # fmt: skip
         if settings.operator_key is None and not options.dry:
             raise ValueError(
-                "a relayer writes as an operator: set operator_key_file, or MUNIMENT_OPERATOR_KEY, to the key that "
-                "`muniment operators add` printed; `--dry` needs none"
+                "a relayer writes as an operator: give the key that `muniment operators add` printed in "
+                "MUNIMENT_OPERATOR_KEY or in the file of operator_key_file; `--dry` needs none"
             )
         printing = Printing(output.print_json) if options.dry else None
         async with assembled(settings, sandbox, publishing=printing) as made:

@@ -36,18 +36,18 @@ _NOBODY: Final = "0x0000000000000000000000000000000000000001"
 @click.argument("cid", required=False)
 @click.option("--bundle", "folder", type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Directory with manifest.json and function.wasm, instead of CID.")  # fmt: skip
-@click.option("--trigger", "sig", metavar="SIG", help="With the inputs of this trigger, at its newest tick.")
-@click.option("--at", metavar="CHAIN:BLOCK", help="As it was at this block; default: now.")
-@click.option("--event", metavar="CHAIN:TX:POSITION", help="For this log: its position in the receipt, from 0.")
+@click.option("--trigger", "sig", metavar="SIG", help="Use the inputs and the last tick of this trigger.")
+@click.option("--at", metavar="CHAIN:BLOCK", help="As of this block; default: now.")
+@click.option("--event", metavar="CHAIN:TX:POSITION", help="Run for this log; POSITION in the receipt, from 0.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; can be repeated.")
-@click.option("--user", metavar="ADDRESS", help="In whose name, without a trigger; default: the wallet of the profile.")
+@click.option("--user", metavar="ADDRESS", help="Wallet to run for, without --trigger; default: that of the profile.")
 @chains_option
 @service_options
 @shape_options
 def run(*, as_json: bool | None, folder: Path | None, **flags: Any) -> None:
     """Run a function here, once, and show what it would do. Nothing is recorded.
 
-    The function is CID, or the one of --trigger, from the registry and checked; or the files of --bundle.
+    The function is CID or that of --trigger, downloaded and verified, or the files of --bundle.
 
     The exit status is 0 with intents, 10 without, 11 when it was stopped, 12 when no node answered.
     """
@@ -165,7 +165,7 @@ def _user(flags: Mapping[str, Any]) -> Address:
 
     user = flags["user"] or place_of(flags).profile.address
     whom = f"the wallet {user}" if user else f"nobody ({_NOBODY}; --user names a wallet)"
-    print_note(f"a trial without a trigger, in the name of {whom}: its nonces are those of no trigger")
+    print_note(f"a trial without a trigger, for {whom}: its nonces belong to no trigger")
     return Address.parse(user or _NOBODY)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def runs() -> None:
-    """What became of triggers that were due: the runs that relayers recorded."""
+    """The runs that relayers recorded for triggers that were due."""
 
 
 for _command in (*COMMANDS, verify_run):
@@ -72,7 +72,7 @@ def export_runs(config: Path | None, *, file: str, **flags: object) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @json_summary_option
 def import_runs(config: Path | None, *, file: str, as_json: bool, **flags: object) -> None:
-    """Record the runs of FILE (- for standard input), whose triggers are registered here: JSON lines, one run a line.
+    """Record the runs of FILE (- for standard input): JSON lines, one run a line. Their triggers must be registered.
 
     Each refused line is reported on standard error with its number; all other lines are recorded. The validations of
     another registry are not counted: one import counts as one operator. It is safe to repeat. Exit status: 0 every

@@ -49,5 +49,5 @@ def rotate(config: Path | None, **flags: object) -> None:
 @secrets.command()
 @common_options
 def retire(config: Path | None, **flags: object) -> None:
-    """Remove the oldest secret, which ends every token and API key of that secret."""
+    """Remove the oldest secret, which revokes its tokens and API keys."""
     output.print_text(f"retired secret {_ring(config, flags).retire().id}")

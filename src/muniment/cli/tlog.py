@@ -99,7 +99,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     """Begin another epoch of the log, after a loss.
 
     The new epoch has its own origin. Its first entry names the last tree that this host knows to be signed, so everyone
-    sees what is missing. Followers must accept it.
+    sees what is missing. Followers run `muniment tlog verify --accept`.
     """
     from muniment.service.resources.log.operating import begin
 
@@ -112,8 +112,8 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
 def rotate_key(config: Path | None, **flags: object) -> None:
     """Replace the key of the log.
 
-    The epoch ends with an entry that names the next key, and the next epoch begins with a new secret. On SQLite it is
-    in the file `tlog-key` afterwards; elsewhere it is that of MUNIMENT_TLOG_KEY_NEXT, which the services then need as
+    The epoch ends with an entry that names the next key, and the next epoch begins with a new secret. On SQLite the
+    command keeps it in the file `tlog-key`; elsewhere give it in MUNIMENT_TLOG_KEY_NEXT, and to the services then in
     MUNIMENT_TLOG_KEY. The command can be repeated after an interruption.
     """
     from muniment.service.resources.log.operating import rotate
@@ -145,8 +145,8 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
 
     The first time it trusts the keys of the log, and reads all of it. With --state it keeps the last checkpoint, and
     in FILE.known the records that the log has; the next time it checks that the log continues from there, and has no
-    second entry for a record. Status 0: all is well; 1: the log has signed what it must not, and the proof is written
-    to files; 2: the log cannot be verified now; 3: another log that is not announced.
+    second entry for a record. Exit status: 0 all is well; 1 the log contradicts itself or is backdated (proof of a
+    fork in files); 2 it cannot be verified now; 3 a new log that the last one does not announce.
     """
     from dataclasses import replace
 
@@ -277,13 +277,13 @@ _PARTIAL = re.compile(r"([0-9]{3})\.p")
 
 @tlog.command("replay")
 @click.argument("source", metavar="DIR|URL")
-@click.option("--to", "target", required=True, metavar="URL", help="The registry that gets them.")
+@click.option("--to", "target", required=True, metavar="URL", help="Registry to post them to.")
 def replay_log(source: str, target: str) -> None:
     """Post the deactivations of a log to the registry at --to.
 
     The log is that of the registry at URL, or a mirror of its files in DIR. A deactivation is signed by the owner of
-    its triggers, so it needs no trust, and one that is recorded already changes nothing. The status is 1 if the
-    registry refused one.
+    its triggers, so the source need not be trusted. One that is already recorded changes nothing. Exit status 1:
+    the registry refused one.
     """
     from muniment.client import Registry
     from muniment.protocol.errors import Refusal, TriggerNotFound

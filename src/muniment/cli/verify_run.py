@@ -37,12 +37,12 @@ class _Subject(NamedTuple):
 @service_options
 @shape_options
 def verify_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
-    """Make a recorded run again, here, and compare.
+    """Repeat a recorded run here, and compare.
 
     The nodes of a chains file read the blocks and the answers again; for older runs they must be archive nodes. Without
     nodes the recorded answers are believed.
 
-    The exit status is 0 when the run is the same, 5 when it is different, 1 when nobody can tell.
+    Exit status: 0 the run is the same, 5 it is different, 1 the check was not complete.
     """
     import asyncio
 

@@ -37,11 +37,9 @@ def verify_service(flags: dict[str, Any]) -> None:
                     output.print_text(printable(str(forged)))
             output.print_text(f"{name}: {count} checked")
     if wrong:
-        output.print_text(f"{wrong} wrong")
+        output.print_text(f"faults: {wrong}")
         raise SystemExit(FORGED)
-    output.print_text(
-        "everything matches its signatures and hashes; completeness cannot be verified without the transparency log"
-    )
+    output.print_text("all signatures and hashes match; --remote also checks completeness, with the transparency log")
 
 
 def _functions(registry: Registry) -> Iterator[Forged | None]:

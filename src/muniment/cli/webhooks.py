@@ -47,7 +47,7 @@ def add_webhook(
 ) -> None:
     """Add a webhook to URL, and print its id and secret; the secret is shown only once.
 
-    Give it to the receiver, then run `muniment webhooks test`: the receiver gets events once it has passed.
+    Give the secret to the receiver, then run `muniment webhooks test`. Events are sent once that test has passed.
     """
     from muniment.protocol.forms import decode_record
     from muniment.service.resources.operators import check_name

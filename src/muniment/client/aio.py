@@ -347,7 +347,7 @@ class AsyncEvents(Operations):
         return await self._driver.run(following.begin_events(self._session))
 
     async def page(self, after: str, filters: Mapping[str, Sequence[str]]) -> Page[Event]:
-        """The events after the cursor `after`: it waits half a minute for one. `filters` are those of `GET /events`.
+        """The events after the cursor `after`; wait half a minute for one. `filters` are those of `GET /events`.
 
         Raises `CursorTooOld` if events after it have been pruned.
         """

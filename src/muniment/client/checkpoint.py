@@ -38,11 +38,11 @@ class Checkpoint:
             found: Any = json.loads(content)
             cursor, about = found["cursor"], cast("dict[str, str]", found["about"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(f"{self._path} is not a checkpoint file: remove it to start over") from None
+            raise ValueError(f"{self._path} is not a position file: remove it to start over") from None
         if about != self._about:
-            raise ValueError(f"{self._path} is the checkpoint of another listing: {about}")
+            raise ValueError(f"{self._path} is the position of {about}: name another file")
         if not isinstance(cursor, str):
-            raise ValueError(f"{self._path} is not a checkpoint file: remove it to start over")  # noqa: TRY004 - the file, not an argument, is wrong
+            raise ValueError(f"{self._path} is not a position file: remove it to start over")  # noqa: TRY004 - the file, not an argument, is wrong
         return cursor
 
     def write(self, cursor: str | None) -> None:

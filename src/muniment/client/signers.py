@@ -62,7 +62,7 @@ class KeySigner:
         except ValueError:
             key = b""
         if len(digits) != 2 * _KEY_BYTES or len(key) != _KEY_BYTES:
-            raise ValueError(f"{name} or {name}_FILE has a private key of 64 hex digits") from None
+            raise ValueError(f"{name} or {name}_FILE must hold 64 hex digits") from None
         return cls(key)
 
     def sign_text(self, text: str) -> str:

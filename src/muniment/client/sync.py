@@ -339,7 +339,7 @@ class Events(Operations):
         return self._driver.run(following.begin_events(self._session))
 
     def page(self, after: str, filters: Mapping[str, Sequence[str]]) -> Page[Event]:
-        """The events after the cursor `after`: it waits half a minute for one. `filters` are those of `GET /events`.
+        """The events after the cursor `after`; wait half a minute for one. `filters` are those of `GET /events`.
 
         Raises `CursorTooOld` if events after it have been pruned.
         """

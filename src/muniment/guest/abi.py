@@ -47,7 +47,7 @@ class _Type(NamedTuple):
 
     @property
     def dynamic(self) -> bool:
-        """Whether an encoding has it by an offset."""
+        """Whether it is encoded by offset."""
         return self.text in ("string", "bytes") or self.length == 0 or any(part.dynamic for part in self.parts)
 
 

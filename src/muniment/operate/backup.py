@@ -55,7 +55,7 @@ _OTHER_ENGINE: Final = (
     "back up PostgreSQL with pg_dump or with the backups of its cluster, copy the secrets, and copy blocks that are "
     "files with `muniment blocks copy`"
 )
-_NO_BACKUP: Final = "no backup was made, and an earlier backup stays. Upload these bundles again to repair them"
+_NO_BACKUP: Final = "no backup was made; an earlier one is kept. Upload these bundles again to repair them"
 # The names in the directory of a backup, complete or not. The directory may be the root of a disk (lost+found).
 _OURS: Final = re.compile(rf"{DESCRIPTION}|\.{DESCRIPTION}\..*\.part|{BLOCKS}|{LOCK}|{SNAPSHOT.pattern}|lost\+found")
 
@@ -77,8 +77,8 @@ class Summary(Contents, frozen=True):
         if self.secrets is not None:
             return f"{text}, secrets: {len(self.secrets)}"
         return (
-            f"{text}\nThe backup holds no secrets, because the registry uses no file of secrets. Keep the secrets of "
-            f"{variable('secret')} yourself: without them every API key ends."
+            f"{text}\nThe backup holds no secrets, because the registry uses no file of secrets. Back up "
+            f"{variable('secret')} yourself: without it no API key is valid."
         )
 
 

@@ -102,7 +102,7 @@ async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
         if len(data_of(answer) or b"") == WORD:
             report.generations.setdefault(settler, generation)
     report.faults += [
-        f"the settler at {settler} answers as no generation of the settlement contract"
+        f"{settler} is not a settlement contract of a known generation"
         for settler in chain.settlers
         if settler not in report.generations
     ]

@@ -39,7 +39,7 @@ class Summary:
     interrupted: bool = False
 
     def __str__(self) -> str:
-        text = f"{self.copied} blocks copied ({self.bytes} bytes), {self.there} were there, {self.damaged} damaged"
+        text = f"{self.copied} blocks copied ({self.bytes} bytes), {self.there} present, {self.damaged} damaged"
         return f"{text}; interrupted: run the command again to copy the rest" if self.interrupted else text
 
 

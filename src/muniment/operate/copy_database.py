@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from muniment.service.storage.registry_copy import Source
 
 _RENEWED: Final = (
-    "TO was a registry before: earlier cursors are refused (410 cursor-too-old), and clients that follow a listing "
-    "start over"
+    "TO held a registry: earlier cursors are refused (410 cursor-too-old), and clients that follow a listing start over"
 )
 _EPOCHS: Final = copying.Table("tlog_epochs", ("epoch",))
 _FUNCTIONS: Final = copying.Table("functions", ("seq",))
@@ -34,7 +33,7 @@ class Summary:
 
     tables: dict[str, int] = field(default_factory=dict[str, int])
     seconds: float = 0.0
-    # TO was a registry before: earlier cursors of both registries are refused from now on.
+    # TO held a registry: earlier cursors of both registries are refused from now on.
     epoch_renewed: bool = False
     # Whether FROM changed during the copy. None: FROM no longer answers.
     changed_meanwhile: bool | None = False
@@ -48,7 +47,7 @@ class Summary:
         width = max(map(len, self.tables))
         lines = [f"{name:{width}}  {count}" for name, count in self.tables.items()]
         rate = f"{self.rows / max(self.seconds, 0.001):,.0f} rows/s"
-        lines.append(f"{self.rows} rows copied in {self.seconds:.1f} s ({rate}); TO has as many")
+        lines.append(f"{self.rows} rows copied in {self.seconds:.1f} s ({rate}); the counts match")
         if self.epoch_renewed:
             lines.append(_RENEWED)
         return "\n".join(lines)
@@ -65,7 +64,7 @@ def copy(
 ) -> Summary:
     """Copy all rows. `on_progress` gets the number of copied rows, and of all.
 
-    `on_finding` gets a line for each two intents of one nonce, which are copied too.
+    `on_finding` gets a line for each pair of intents with one nonce, also copied.
 
     Raises `ValueError` for URLs of no database, a target that is not empty, functions whose blocks are not at
     `blocks_url`, and rows that the target refuses; `Unavailable` when a database does not answer.

@@ -67,7 +67,7 @@ def ask(
                 sock.shutdown(socket.SHUT_RDWR)
     # A late thread may have an error of the shutdown by now, and the socket of a silent server may end the wait first.
     if is_late or isinstance(outcome[0], TimeoutError):
-        raise TimeoutError(f"there is no complete answer within {seconds_max:g} s")
+        raise TimeoutError(f"no complete answer within {seconds_max:g} s")
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0]
@@ -125,7 +125,7 @@ def detail_of(answer: Answer) -> str:
         detail = str(parse_json(answer.body)["detail"])[:_DETAIL_LENGTH_MAX]
         return "".join(each if each.isprintable() else "?" for each in detail)
     except (InvalidJson, KeyError, TypeError):
-        return "this is no problem document: a proxy answers"
+        return "not a problem document: is it a proxy?"
 
 
 def ping(url: str, *, path: str, seconds_max: float = PING_SECONDS_MAX) -> str:

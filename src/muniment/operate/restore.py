@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from muniment.service.running.settings import Settings
 
 _OTHER_ENGINE: Final = (
-    "restore PostgreSQL with its own tools, then end every earlier key: `muniment secrets rotate`, and `retire` until "
+    "restore PostgreSQL with its own tools, then revoke earlier keys: `muniment secrets rotate`, and `retire` until "
     "only the new secret is left"
 )
 _STAGED_SUFFIX: Final = ".restoring"
@@ -69,14 +69,14 @@ class Summary(Contents, frozen=True):
     def __str__(self) -> str:
         if self.secrets is None:
             of_keys = (
-                f"The secrets are not from the backup. Give them to the service in {variable('secret')}, or a new one "
-                "alone, which ends every earlier API key, token and nonce."
+                f"No secrets were restored. Set {variable('secret')} to the old ones, or to one new secret, which "
+                "revokes every earlier API key, token and nonce."
             )
         elif self.rotated:
-            of_keys = f"Every earlier API key, token and nonce has ended; the new secret is {self.secrets[0]}."
+            of_keys = f"Every earlier API key, token and nonce is revoked; the new secret is {self.secrets[0]}."
         else:
             of_keys = (
-                "Earlier API keys, tokens and nonces are valid again. To end them: `muniment secrets rotate`, then "
+                "Earlier API keys, tokens and nonces are valid again. To revoke them: `muniment secrets rotate`, then "
                 "`retire` until only the new secret is left."
             )
         return (
@@ -98,7 +98,7 @@ def restore(
     """Restore the backup in `directory` to the place of `settings`, which has no registry yet.
 
     With `rotate` None and secrets in the backup, `wants_rotation` decides after the checks. `on_finding` gets a line
-    for each function with missing or damaged blocks, and for each two intents of one nonce, which are restored too.
+    for each function with missing or damaged blocks, and each pair of intents with one nonce, also restored.
     Raises `Refusal`, `ValueError` or `OSError`; after the first write only for a failing disk.
     """
     place = database_file(settings, _OTHER_ENGINE)
@@ -168,7 +168,7 @@ def _check_fit(settings: Settings, described: Description, *, rotate: bool | Non
     if described.blocks != here:
         url = "database:" if described.blocks == "database" else "file:"
         raise ValueError(
-            f"the backup has its blocks in {'the' if url == 'database:' else 'their'} {described.blocks}: restore with "
+            f"the backup has its blocks in {'the database' if url == 'database:' else 'files'}: restore with "
             f"{variable('blocks_url')}={url}, then move them with `muniment blocks copy`"
         )
     if rotate and _has_own_secrets(settings, described):

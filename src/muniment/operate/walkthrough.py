@@ -120,7 +120,7 @@ class Walkthrough:
     def _list(self, registry: Registry, address: Address, expected: str) -> None:
         active = [*registry.triggers.list(signer=address, active=True)]
         known = [*registry.triggers.list(signer=address)]
-        self.on_step("list", f"{len(active)} active of {len(known)} by this wallet, each checked: it is {expected}")
+        self.on_step("list", f"{len(active)} of {len(known)} triggers active, each checked; the new one: {expected}")
 
 
 def _now_ms() -> int:

@@ -66,7 +66,7 @@ class StrangersLookups(NamedTuple):
         return await (self.trials if whose.is_trial else self.usual).find(host, port, whose.asker)
 
     def close(self) -> None:
-        """Begin no further look-ups."""
+        """Start no more look-ups."""
         self.usual.close()
         self.trials.close()
 

@@ -69,7 +69,7 @@ class Lookups:
             self._forget(asker, wanted)
 
     def close(self) -> None:
-        """Begin no further look-ups."""
+        """Start no more look-ups."""
         self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -84,7 +84,7 @@ class Invalid(Refusal, ValueError):
 
 
 class InvalidJson(Invalid, code="invalid-json", title="Not acceptable as JSON"):
-    """The body is not one JSON text (RFC 8259) in UTF-8, or an object in it has two members of one name."""
+    """The body is not one JSON text (RFC 8259) in UTF-8, or an object in it repeats a member name."""
 
 
 class InvalidBody(Invalid, code="invalid-body", title="Invalid request body"):
@@ -152,7 +152,7 @@ class HashMismatch(Invalid, code="hash-mismatch", title="Hash does not match"):
 
 
 class InvalidRun(Invalid, code="invalid-execution", title="Invalid run"):
-    """The run breaks a rule: about its trigger, its time, its result, its outputs, or members that must match."""
+    """The run breaks a rule about its trigger, its time, its result, its outputs, or members that must match."""
 
 
 class RunMismatch(Invalid, code="execution-mismatch", title="Hash of the run does not match"):
@@ -257,7 +257,7 @@ class InvalidToken(Unauthenticated, code="invalid-token", title="Invalid token")
 
 
 class LoginFailed(Unauthenticated, code="login-failed", title="Login failed"):
-    """The signature is not by this address over a nonce that is still good. One answer for every cause."""
+    """The signature is not by this address over a valid nonce. Every cause has this one answer."""
 
 
 class Forbidden(Refusal):
@@ -273,7 +273,7 @@ class InvalidOperatorKey(Forbidden, code="invalid-operator-key", title="Invalid 
 
 
 class ForeignProfile(Forbidden, code="foreign-profile", title="Not your profile"):
-    """Only the address of a profile may read and change it."""
+    """Only its own address may read or change a profile."""
 
 
 class NotTheOwner(Forbidden, code="not-the-owner", title="Not signed by the owner"):
@@ -313,7 +313,7 @@ class NotLoggedYet(Absent, code="not-logged-yet", title="Not yet in the transpar
 
 
 class LogPartNotFound(Absent, code="log-part-not-found", title="Part of the log not found"):
-    """The transparency log has no such part, or its signed tree does not reach so far yet."""
+    """The transparency log has no such part, or its signed tree does not reach that far yet."""
 
 
 class IntentNotFound(Absent, code="intent-not-found", title="Intent not found"):
@@ -321,7 +321,7 @@ class IntentNotFound(Absent, code="intent-not-found", title="Intent not found"):
 
 
 class RunNotFound(Absent, code="execution-not-found", title="Run not found"):
-    """No run is recorded under this hash, or it was removed: a verdict takes the place of notes, and old runs go."""
+    """No run is recorded under this hash, or it was removed: a verdict replaces notes, and old runs are pruned."""
 
 
 class ProposalNotFound(Absent, code="proposal-not-found", title="Proposal not found"):
@@ -337,7 +337,7 @@ class ContentNotFound(Absent, code="content-not-found", title="Content not found
 
 
 class CursorTooOld(Absent, code="cursor-too-old", title="Cursor is too old"):
-    """The registry was restored or moved since it issued the cursor: start again without the cursor."""
+    """Later events were pruned, or the registry was restored or moved since: start again without the cursor."""
 
 
 class Conflicting(Refusal):
@@ -360,27 +360,27 @@ class StatusConflict(Conflicting, code="status-conflict", title="Status cannot m
     """The recorded status cannot change to this one: a status only moves forward."""
 
 
-class IntentDiffers(Conflicting, code="intent-differs", title="Recorded otherwise"):
+class IntentDiffers(Conflicting, code="intent-differs", title="Recorded differently"):
     """The intent is recorded with another execution hash or other transactions; the first record is kept.
 
-    Or the run that the intent names is recorded, and is of another trigger, or does not list the intent.
+    Or the run that the intent names belongs to another trigger, or does not list the intent.
     """
 
 
 class NonceTaken(Conflicting, code="nonce-taken", title="Nonce is taken"):
     """Another intent has the same trigger, settlement contract and nonce; the answer has its hash in `intent`.
 
-    The settlement contract of the second form would execute both. The nonce is free once the deadline of the other one
-    and the settlement grace have passed, unless the other one has succeeded: then never.
+    The settlement contract of generation 2 would execute both. The nonce is free once the deadline of that intent and
+    the settlement grace have passed; never if that intent has succeeded.
     """
 
 
 class IntentFull(Conflicting, code="intent-full", title="Intent is full"):
-    """The intent has as many proposals, or logs, as the limit allows."""
+    """The intent has reached the limit of proposals or log lines."""
 
 
 class TooManyVerdicts(Conflicting, code="too-many-verdicts", title="Too many verdicts"):
-    """The operator has recorded as many different verdicts on what made this run due as the limit allows."""
+    """The operator has recorded as many different verdicts on the cause of this run as the limit allows."""
 
 
 class TooManyWebhooks(Conflicting, code="too-many-webhooks", title="Too many webhooks"):
@@ -407,7 +407,7 @@ class TooManyLogins(Limited, code="too-many-logins", title="Too many logins"):
 
 
 class Unavailable(Refusal):
-    """A part that this service depends on does not answer. Nothing was half done; try again."""
+    """A part that this service depends on does not answer. Nothing was done in part; try again."""
 
 
 class DatabaseUnavailable(Unavailable, code="database-unavailable", title="Database unavailable"):

@@ -129,4 +129,4 @@ def _repeated_name(data: bytes) -> str:
     repeated: list[str] = []
     if len(data) <= _SEARCHED_BYTES_MAX:
         json.loads(data, object_pairs_hook=look)
-    return f"named {json.dumps(repeated[0][:_NAME_SHOWN])}" if repeated else "of one name"
+    return f"named {json.dumps(repeated[0][:_NAME_SHOWN])}" if repeated else "of the same name"

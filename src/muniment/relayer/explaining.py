@@ -52,7 +52,7 @@ def explain(
     known = None if told is None else told.known
     reasons = _against(trigger, plan, settings, known, now_ms)
     if told is None:
-        reasons.append(f"The journal {settings.state} is not here: only the registry can be asked.")
+        reasons.append(f"The journal {settings.state} is missing: this is what the registry has.")
     elif known is None and not reasons:
         reasons.append("This relayer has not seen the trigger yet: it does not run, or cannot reach the registry.")
     ticks, next_ms = _times(trigger, plan, known, now_ms)
@@ -81,9 +81,9 @@ def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Kno
     if limit and fee > limit:
         found.append(f"The fee of this relayer, {fee}, is above its executionFeeLimit, {limit}.")
     if known is not None and known.rests_until_ms > now_ms:
-        found.append(f"It rests until {moment(known.rests_until_ms)} after {known.failures} failures in sequence.")
+        found.append(f"It rests until {moment(known.rests_until_ms)} after {known.failures} failures in a row.")
     elif known is not None and known.failures:
-        found.append(f"It has failed {_counted(known.failures, 'time')} in sequence.")
+        found.append(f"It has failed {_counted(known.failures, 'time')} in a row.")
     return found
 
 
@@ -95,7 +95,7 @@ def _times(trigger: Trigger, plan: Plan, known: Known | None, now_ms: int) -> tu
     look = plan.look(seen, now_ms)
     found: list[str] = []
     if look.due is not None:
-        found.append(f"A run is due now: that of {moment(look.due.timestamp_ms)}, until {moment(look.due.until_ms)}.")
+        found.append(f"The run of {moment(look.due.timestamp_ms)} may start now, until {moment(look.due.until_ms)}.")
     if look.gap is not None:
         missed = _counted(look.gap.ticks, "run")
         found.append(f"{missed} missed, from {moment(look.gap.from_ms)} to {moment(look.gap.to_ms)}.")

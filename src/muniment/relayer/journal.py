@@ -210,7 +210,7 @@ class Journal:
         return None if row is None else _sig(row[0])
 
     def plan(self, dues: Sequence[Due], now_ms: int) -> None:
-        """Plan runs, before anything is asked for them. A run that is planned already stays.
+        """Plan runs, before their questions are asked. A planned run is left unchanged.
 
         The trigger is seen from the time of the run on, so that a run that is never finished counts as missed.
         """

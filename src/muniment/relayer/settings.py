@@ -199,7 +199,7 @@ def _digest(text: str) -> bytes:
 
 def _chain(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{text!r} is no id of a chain, such as 8453")
+        raise ValueError(f"{text!r} is not a chain id, such as 8453")
     return int(text)
 
 

@@ -30,7 +30,7 @@ const second: Schemas['NewOperationsIntent'] = {
   triggerSig,
   operations: [{ opType: 4, user, data: '0x', events: [] }],
 }
-// @ts-expect-error: an intent of the second form has operations
+// @ts-expect-error: an intent of generation 2 has operations
 const incomplete: Schemas['NewOperationsIntent'] = { ...shared, feePayer: user, triggerSig }
 check('what is due is typed', !('operations' in incomplete))
 
@@ -53,7 +53,7 @@ for (const body of [first, second]) {
 }
 
 const usual = await client.GET('/intents', {})
-check('listings show the first form', usual.data?.map((each) => each.generation).join() === '1')
+check('listings show generation 1', usual.data?.map((each) => each.generation).join() === '1')
 const all = await client.GET('/intents', { params: { query: { generation: 'all', sort: 1 } } })
 const seen = (all.data ?? []).map((each) =>
   each.generation === 2

@@ -74,7 +74,7 @@ def test_a_disk_without_bytes_or_inodes_is_noticed(
         (2 * GIB, Level.OK, ""),
         (2 * GIB - 1, Level.WARN, ": uploads are refused"),
         (GIB, Level.WARN, ": uploads are refused"),
-        (GIB - 1, Level.FAIL, ": uploads and creates are refused"),
+        (GIB - 1, Level.FAIL, ": new records are refused"),
     ],
 )
 def test_a_disk_whose_reserve_is_used_is_noticed(
@@ -84,7 +84,7 @@ def test_a_disk_whose_reserve_is_used_is_noticed(
     found = machine.space_at(tmp_path)
     shown = f"{free // 2**20:,} MiB free at {tmp_path}, of which 1,024 MiB are kept"
     assert (found.level, found.message.startswith(shown + refused)) == (level, True), found
-    assert ("uploads are accepted from 2,048 MiB free on" in found.remedy) == (level != Level.OK)
+    assert ("uploads need 2,048 MiB free" in found.remedy) == (level != Level.OK)
 
 
 def test_each_disk_that_the_service_stores_on_has_its_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database
 async def test_replicas_that_do_not_answer_or_are_none_are_warnings(postgres_url: str) -> None:
     settings = Settings(database_url=postgres_url, database_read_urls=f"{postgres_url},{NOWHERE}", replica_lag_s_max=1)
     found = level_of(await check_replicas(Examined(settings)))
-    assert found["replica 1"].endswith("or is no replica of it")
+    assert found["replica 1"].endswith("or is not its replica")
     assert found["replica 2"].startswith("the database cannot be reached")
 
 

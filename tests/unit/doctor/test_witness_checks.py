@@ -62,7 +62,7 @@ async def test_the_checkpoint_of_a_witness_is_shown(context: Context, clock: Clo
     await sign(context, clock)
     (found,) = await check(context)
     assert (found.check, found.level) == ("witness w1", Level.OK)
-    assert found.message == "it has 2 entries of the log, and the database 2"
+    assert found.message == "it has 2 entries of the log, the database has 2"
 
 
 @breaks("witness")
@@ -78,7 +78,7 @@ async def test_a_witness_that_does_not_answer_or_knows_another_tree_is_found(
         site.notes[LOG.name] = sign_note(Checkpoint(LOG.name, size, bytes(32)).text, KEYS, 1)
         (found,) = await check(context)
         assert found.level is Level.FAIL
-        assert found.message == f"it has {size} entries of the log, and the database 2{why}"
+        assert found.message == f"it has {size} entries of the log, the database has 2{why}"
     policy = Path(context.settings.tlog_policy)
     policy.write_text(f"witness w1 {site.key.verifier.text} http://127.0.0.1:9\nquorum w1\n")
     (found,) = await check(context)

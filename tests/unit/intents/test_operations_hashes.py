@@ -1,4 +1,4 @@
-"""The hashes of the second form against the compiled settlement contract, and against another encoder."""
+"""The hashes of generation 2 against the compiled settlement contract, and against another encoder."""
 
 from __future__ import annotations
 

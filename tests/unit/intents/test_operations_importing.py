@@ -119,7 +119,7 @@ async def test_lines_past_their_deadline_are_recorded_and_reported(
     first, second = of_one_nonce(1, PAST - 5), of_one_nonce(2, PAST - 3, status=status)
     tally = await world.run(json.dumps(first.body).encode() + b"\n" + json.dumps(second.body).encode())
     assert (tally.stored, tally.refused) == (2, 0)
-    assert world.shared == [(2, f"two intents of one nonce: {second.hash} and {first.hash}")]
+    assert world.shared == [(2, f"two intents share a nonce: {second.hash} and {first.hash}")]
     # The nonce is held until the last of the two deadlines, or by the one that succeeded.
     ((holder, deadline),) = await context.database.fetch("SELECT intent_hash, deadline FROM intent_nonces")
     if status == "succeeded":

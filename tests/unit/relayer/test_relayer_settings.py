@@ -79,7 +79,7 @@ def test_any_opens_the_lists_that_are_not_set(tmp_path: Path) -> None:
         (HEAD + LISTS + "health_port = 65536\n", "health_port"),
         (HEAD + LISTS.replace(SIGNER.lower(), "0x12"), "relayer.signers: "),
         (HEAD + LISTS.replace(CID, "Qm"), "relayer.functions: "),
-        (HEAD + LISTS.replace("8453", '"base"'), "relayer.chains: 'base' is no id of a chain"),
+        (HEAD + LISTS.replace("8453", '"base"'), "relayer.chains: 'base' is not a chain id"),
         (HEAD + LISTS.replace("8453", '8453, "*"'), "other entries"),
         (HEAD + LISTS + '[price]\nsource = "oracle"\n', "oracle"),
         (HEAD + LISTS + '[price]\nsource = "api"\n', "price.url"),

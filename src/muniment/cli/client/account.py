@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.command()
 @service_options
 @click.option("--mimic-profile", help="Also store the API key under this name for the mimic command.")
-@click.option("--lifetime", type=click.IntRange(60), metavar="SECONDS", help="Life of the token; default: a day.")
+@click.option("--lifetime", type=click.IntRange(60), metavar="SECONDS", help="Lifetime of the token; default: a day.")
 def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> None:
     """Log in with a signature, and store the credentials for later commands.
 
@@ -135,7 +135,7 @@ def api_key(context: click.Context, **flags: Any) -> None:
 
 
 @api_key.command("rotate")
-@click.option("--grace", type=click.IntRange(0), metavar="SECONDS", help="Life of the old key; default: a day.")
+@click.option("--grace", type=click.IntRange(0), metavar="SECONDS", help="Lifetime of the old key; default: a day.")
 @service_options
 @click.pass_obj
 def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) -> None:

@@ -80,7 +80,7 @@ def follow_intents(
     *, user: str | None, settler: str | None, trigger: str | None, state: Path | None, as_json: bool | None,
     whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
-    """Show intents as they are recorded, until Ctrl-C: all from the first on, or those since the last start."""
+    """Show intents as they are recorded, until Ctrl-C: all, or with --state those since the last start."""
     about = {"of": "intents", "user": user, "settler": settler, "trigger": trigger}
     with followed(flags, state, about) as (registry, position):
         pages = registry.intents.follow(after=position.read(), user=user, settler=settler, config_sig=trigger)

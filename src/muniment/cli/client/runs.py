@@ -27,7 +27,7 @@ _ANSWER_MAX: Final = 120
 @click.option("--latest", is_flag=True, help="Only the newest of each --trigger, which can be repeated.")
 @click.option("--relayer", metavar="ADDRESS", help="Only those that this relayer recorded.")
 @click.option("--result", type=click.Choice(_RESULTS), help="Only those with this result.")
-@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Number of runs, the newest.")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Most runs to print.")
 @service_options
 @table_options
 def list_runs(
@@ -54,7 +54,7 @@ def list_runs(
 def show_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show a run: what came of it and why, what it read and was told, and who recorded it.
 
-    Its hash is computed again, and the evidence of its relayer. Whether the answers are true is a claim.
+    Its hash and its relayer's evidence are computed again. The answers themselves are a claim.
     """
     with opened(flags) as registry:
         run = registry.runs.get(hash_)
@@ -66,11 +66,11 @@ COMMANDS: Final = (list_runs, show_run)
 
 def _check_usage(triggers: tuple[str, ...], *, latest: bool, has_filter: bool) -> None:
     if latest and not triggers:
-        raise click.UsageError("--latest is the newest run of each --trigger: give one at least")
+        raise click.UsageError("--latest needs at least one --trigger")
     if latest and has_filter:
-        raise click.UsageError("--latest goes with --trigger alone")
+        raise click.UsageError("--latest excludes --relayer and --result")
     if len(triggers) > 1 and not latest:
-        raise click.UsageError("several --trigger go with --latest alone")
+        raise click.UsageError("several --trigger need --latest")
 
 
 def _columns(*, whole: bool) -> list[Column]:

@@ -36,9 +36,9 @@ _NEXT: Final = {
     "execution-not-found": "`muniment runs list` shows the runs of this registry",
     "signature-mismatch": "was it signed for this registry's protocol name? See --protocol",
     "version-taken": "use a higher version in the manifest",
-    "trigger-deactivated": "its owner ended it permanently: sign a new trigger with another version",
+    "trigger-deactivated": "its owner deactivated it: sign a new trigger with another version",
     "cursor-too-old": "start over: remove the position file, or follow events with --reset",
-    "not-the-owner": "only the wallet that signed a trigger ends it: see --signer",
+    "not-the-owner": "only the wallet that signed it can deactivate it: see --signer",
     "status-conflict": "`muniment intents show HASH` shows the present status",
     "unknown-path": "does a registry answer at this URL? See --url",
     "conflicting-credentials": "unset MUNIMENT_API_KEY or MUNIMENT_OPERATOR_KEY",
@@ -122,7 +122,7 @@ def _refused(refusal: Refusal) -> FailedError:
     reply = refusal.answer
     if reply is not None and not refusal.code:
         # A page of a proxy, or an answer of another program.
-        kind, step = TryAgainError, "try again, or see --url: this answer is not by a registry"
+        kind, step = TryAgainError, "try again, or see --url: this answer is not from a registry"
     elif isinstance(refusal, errors.Unauthenticated | errors.Forbidden):
         kind, step = NeedsLoginError, _LOGIN
     elif isinstance(refusal, errors.Limited | errors.Unavailable):

@@ -44,7 +44,7 @@ def draft_options(command: Command) -> Command:
     for option in (
         click.option("--description", default="", help="Your own description; it is not signed."),
         click.option("--validations", type=int, default=1, show_default=True, help="Validations that a run needs."),
-        click.option("--fee-limit", default="0", help="Highest fee of a run, in base units; default: any."),
+        click.option("--fee-limit", default="0", help="Highest fee of a run, in base units; 0: no limit."),
         click.option("--version", default="1.0.0", show_default=True, help="Version of the trigger."),
         click.option("--end", default="never", show_default=True, help="When it ends: 30d, 12h, 2027-01-31 or never."),
         click.option("--delta", default="10m", show_default=True, help="How late a run may start."),
@@ -144,7 +144,7 @@ def _read(place: str) -> bytes:
 
 @click.group()
 def triggers() -> None:
-    """The triggers of a registry: the runs that wallets have signed for."""
+    """The triggers of a registry: signed consents to run functions."""
 
 
 @triggers.command()
@@ -160,7 +160,7 @@ def preview(*, as_json: bool | None, **flags: Any) -> None:
 
 @triggers.command()
 @draft_options
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 def sign(*, yes: bool, **flags: Any) -> None:
     """Sign a draft, and print the signed trigger as JSON: `triggers create FILE` registers it, on any machine."""
@@ -174,7 +174,7 @@ def sign(*, yes: bool, **flags: Any) -> None:
 
 @triggers.command()
 @draft_options
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 @shape_options
 def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
@@ -193,7 +193,7 @@ def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
 @triggers.command("list")
 @click.option("--by", metavar="ADDRESS", help="Only those of this wallet.")
 @click.option("--function", "cid", help="Only those of this function.")
-@click.option("--active/--ended", default=None, help="Only those that may run, or only the others.")
+@click.option("--active/--ended", default=None, help="Only active ones, or only the others.")
 @service_options
 @table_options
 def list_triggers(
@@ -225,7 +225,7 @@ def show_trigger(sig: str, *, as_json: bool | None, **flags: Any) -> None:
 def follow_triggers(
     *, by: str | None, cid: str | None, state: Path | None, as_json: bool | None, whole: bool, **flags: Any
 ) -> None:
-    """Show triggers as they are registered, until Ctrl-C: all from the first on, or those since the last start."""
+    """Show triggers as they are registered, until Ctrl-C: all, or with --state those since the last start."""
     with followed(flags, state, {"of": "triggers", "by": by, "function": cid}) as (registry, position):
         pages = registry.triggers.follow(after=position.read(), signer=by, function_cid=cid)
         for page in pages:
@@ -235,13 +235,13 @@ def follow_triggers(
 
 @triggers.command()
 @click.argument("sigs", nargs=-1, required=True, metavar="SIG…")
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 def deactivate(sigs: Sequence[str], *, yes: bool, **flags: Any) -> None:
-    """End triggers permanently, with one signature of their owner."""
+    """Deactivate triggers permanently, with one signature."""
     if not yes and sys.stdin.isatty():
         what = "this trigger" if len(sigs) == 1 else f"{len(sigs)} triggers"
-        click.confirm(f"End {what} permanently?", abort=True, err=True)
+        click.confirm(f"Permanently deactivate {what}?", abort=True, err=True)
     with opened(flags, needs="signature") as registry:
         registry.triggers.deactivate(sigs)
     print_note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")

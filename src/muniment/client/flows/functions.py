@@ -43,7 +43,7 @@ class Bundle:
         return cls((Path(folder) / MANIFEST).read_bytes(), (Path(folder) / WASM).read_bytes())
 
     def cids(self) -> tuple[Cid, Cid]:
-        """Its CIDs under both profiles of a registry: version 0, and version 1."""
+        """Its CIDs under both UnixFS profiles: CIDv0, then CIDv1."""
         first, second = (
             Import(import_files({MANIFEST: [self.manifest], WASM: _pieces(self.wasm)}, profile))
             for profile in (UNIXFS_V0_2015, UNIXFS_V1_2025)

@@ -97,8 +97,8 @@ def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
         text = written if parsed.uri == url and _place(url) == _place(session.url) else None
     if text is None:
         raise Forged(
-            f"{session.url} wants a log-in at another registry to be signed, {url}: nothing was signed. If you want to "
-            "log in there, give its URL"
+            f"{session.url} asked for a signature that logs in at {url}; nothing was signed. To log in there, give "
+            "its URL"
         )
     return text
 

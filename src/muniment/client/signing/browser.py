@@ -51,7 +51,7 @@ _HEADERS: Final = {
 
 
 class BrowserSigner:
-    """A signer that asks a wallet in a browser (EIP-6963, EIP-1193). The wallet is asked for the address at first."""
+    """A signer that asks a wallet in a browser (EIP-6963, EIP-1193). It asks the wallet for its address first."""
 
     def __init__(
         self,

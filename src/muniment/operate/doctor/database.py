@@ -88,7 +88,7 @@ async def check_blocks(examined: Examined) -> Finding:
     except (Refusal, OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         return fail(str(reason), repair)
-    return ok(f"{count} of the newest have their hashes")
+    return ok(f"the newest {count} match their hashes")
 
 
 def _reader(settings: Settings, database: Database, loop: asyncio.AbstractEventLoop) -> GetBlock:
@@ -191,8 +191,8 @@ def judge_server(state: ServerState) -> list[Finding]:
     shown = f"the oldest is {state.oldest_transaction_s:.0f} s old"
     if state.oldest_transaction_s > TRANSACTION_SECONDS_MAX:
         remedy = (
-            "find it in pg_stat_activity. Let a dump end by itself. End any other: it holds up VACUUM, and if it has "
-            "written (backend_xid), followers of listings too"
+            "find it in pg_stat_activity. Let a dump finish. Terminate any other: it holds up VACUUM and, once it "
+            "has written (backend_xid), clients that follow listings"
         )
         findings.append(warn(shown, remedy, check="transactions"))
     else:
@@ -212,10 +212,10 @@ async def _check_replica(check: str, settings: Settings, url: str) -> Finding:
     from muniment.service.storage.postgres.admin.inspection import catches_up  # noqa: PLC0415 - a driver is loaded only when it is used
 
     seconds_max = min(settings.replica_lag_s_max, _REPLICA_SECONDS_MAX)
-    remedy = "look at the replica and its log; meanwhile the primary answers its readers"
+    remedy = "look at the replica and its log; until then the primary serves the reads"
     try:
         if await catches_up(settings.database_url, url, seconds_max=seconds_max):
             return ok("it has the writes of the primary", check=check)
     except DatabaseUnavailable as refusal:
         return warn(refusal.detail, remedy, check=check)
-    return warn(f"it lacks writes of the primary after {seconds_max:g} s, or is no replica of it", remedy, check=check)
+    return warn(f"it lacks writes of the primary after {seconds_max:g} s, or is not its replica", remedy, check=check)

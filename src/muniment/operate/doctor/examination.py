@@ -162,7 +162,7 @@ async def _findings_of(row: Check, examined: Examined) -> list[Finding]:
     except Exception as error:  # noqa: BLE001 - the doctor runs where other programs fail
         found = fail(
             f"the check ended with {type(error).__name__}",
-            "report it to the makers of muniment, with the release and this line",
+            "report it to the maintainers of Muniment, with release and this line",
         )
     listed = [found] if isinstance(found, Finding) else found
     return [each if each.check else replace(each, check=row.name) for each in listed]

@@ -43,7 +43,7 @@ def check_service(examined: Examined, *, send: Ask = ask) -> list[Finding]:
     except ssl.SSLCertVerificationError as error:
         return [fail(error.verify_message, "renew the certificate of the proxy, with its whole chain", check="TLS")]
     except (OSError, ValueError) as error:
-        return [fail(f"it does not answer: {error}", "look at the proxy, the name and the service")]
+        return [fail(f"it does not answer: {error}", "check the proxy, the DNS name and the service")]
     # The largest body comes last, because it may be slow.
     return [
         _judge_ready(ready), _judge_tls(base, ready, examined.now_s), _check_metrics(base, send_in_time),
@@ -100,7 +100,7 @@ def _check_body(send: Ask) -> Finding:
         return ok("bodies of 17 MiB arrive", check="body limit")
     if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return fail("a body of 17 MiB is refused: large functions cannot be uploaded", remedy, check="body limit")
-    return warn(f"a body of 17 MiB without a key is answered {answer.status}, not 401", remedy, check="body limit")
+    return warn(f"a body of 17 MiB without a key gets {answer.status}, not 401", remedy, check="body limit")
 
 
 def _pieces() -> Iterator[bytes]:

@@ -83,12 +83,12 @@ async def _judge_witness(database: Database, known: KnownCheckpoint) -> Finding:
             return warn("it answers, but shows no checkpoint of this log", remedy, check=check)
         remedy = "look at the URL in the policy, or ask the operator of the witness"
         return warn(known.detail, remedy, check=check)
-    shown = f"it has {signed.size} entries of the log, and the database {epoch.size}"
+    shown = f"it has {signed.size} entries of the log, the database has {epoch.size}"
     try:
         if signed.size <= epoch.size:
             await check_beginning(database, epoch, signed)
             return ok(shown, check=check)
     except ValueError as error:
         shown = f"{shown}; {error}"
-    remedy = "the database is older than this checkpoint, or another one: restore its newest state"
+    remedy = "this database is older than the checkpoint, or the wrong one: restore its newest state"
     return fail(shown, remedy, check=check)

@@ -64,8 +64,8 @@ def check_libraries(_: Examined, *, tested: Mapping[str, str] | None = None) -> 
                 found = older if _numbers(installed) < _numbers(expected) else newer
                 found.append(f"{name} {installed} ({expected})")
     if older:
-        return warn(f"older than the release was tested with: {', '.join(older)}", _INSTALL)
-    shown = f"no older than muniment {version('muniment')} was tested with"
+        return warn(f"older than the tested versions: {', '.join(older)}", _INSTALL)
+    shown = f"at least the versions tested with muniment {version('muniment')}"
     return ok(f"{shown}; newer: {', '.join(newer)}" if newer else shown)
 
 
@@ -119,9 +119,9 @@ def space_at(directory: Path) -> Finding:
     reserve = reserve_of(usage.total)
     uploads = UPLOAD_RESERVES * reserve
     shown = f"{usage.free // MIB:,} MiB free at {directory}, of which {reserve // MIB:,} MiB are kept"
-    remedy = f"free space on its file system, or enlarge it: uploads are accepted from {uploads // MIB:,} MiB free on"
+    remedy = f"free space on its file system, or enlarge it: uploads need {uploads // MIB:,} MiB free"
     if usage.free < reserve:
-        reason = f"{shown}: uploads and creates are refused, and only deactivations and log-ins are stored"
+        reason = f"{shown}: new records are refused, except deactivations and log-ins"
         return fail(reason, remedy)
     if usage.free < uploads:
         return warn(f"{shown}: uploads are refused", remedy)
@@ -150,7 +150,7 @@ def check_fsync(examined: Examined, *, seconds_max: float = FSYNC_SECONDS_MAX) -
             durable.prove_writing(directory)
             times.append(time.perf_counter() - began)
     except OSError as error:
-        reason = f"{directory} takes no write from this user: {error.strerror}"
+        reason = f"this user cannot write to {directory}: {error.strerror}"
         return fail(reason, "run doctor as the service's user; else repair the mode, the owner or the disk")
     shown = f"{statistics.median(times) * 1000:.1f} ms"
     if statistics.median(times) > seconds_max:
@@ -179,7 +179,7 @@ def _file_system_at(directory: Path, mounts: str, *, holds_database: bool) -> Fi
     message = f"{directory} is on the network file system {kind}"
     if holds_database:
         return fail(message, "keep an SQLite database on a local disk, or use PostgreSQL")
-    return warn(message, "every upload waits for the network; blocks may also be in the database")
+    return warn(message, "use a local disk, or keep the blocks in the database")
 
 
 def _file_system(directory: Path, mounts: str) -> str:
@@ -256,7 +256,7 @@ def check_write_ahead_log(examined: Examined) -> list[Finding]:
     length = 0 if status is None else status.st_size
     shown = f"{length // MIB:,} MiB"
     if length > LOG_BYTES_MAX:
-        return [warn(shown, "end the program that keeps a read of the database open (a backup, a shell of sqlite3)")]
+        return [warn(shown, "end the program that holds a read transaction open (a backup, a sqlite3 shell)")]
     return [ok(shown)]
 
 
@@ -311,7 +311,7 @@ def check_backup(examined: Examined) -> Finding:
     try:
         made_s = mark.stat().st_mtime
     except FileNotFoundError:
-        return warn("not found: none was made, or another tool made it", remedy)
+        return warn("not found: no backup was made, or by another tool", remedy)
     except OSError as error:
         return fail(f"{mark} cannot be read: {error.strerror}", remedy)
     return _judge_age(made_s, now_s, remedy)

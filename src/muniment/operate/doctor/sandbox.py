@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def check_sandbox(_: Examined) -> Finding:
     """Start a process as a run has it, and look how it is confined."""
     if missing := missing_libraries():
-        return ok(f"functions are not run here: {' and '.join(missing)} of the extra relayer is not installed")
+        return ok(f"no functions run here: not installed: {', '.join(missing)} (extra `relayer`)")
     try:
         async with Sandbox.open() as sandbox:
             return judge_confinement(sandbox.confinement)
@@ -30,6 +30,6 @@ def judge_confinement(confinement: Confinement) -> Finding:
         return warn(
             f"a function runs without {', '.join(missing)}",
             "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK and CONFIG_SECCOMP_FILTER, on x86-64 or ARM64; in a "
-            "container, let its filter of system calls pass those of Landlock",
+            "container, allow the Landlock system calls in its seccomp profile",
         )
     return ok(f"functions run confined: seccomp, Landlock {confinement.landlock}")

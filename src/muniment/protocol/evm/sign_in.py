@@ -116,9 +116,9 @@ def read_sign_in(text: str) -> SignIn:
     scheme, separator, domain = first.removesuffix(_ASKS).rpartition("://")
     is_scheme = not separator or _SCHEME.fullmatch(scheme)
     if not (first.endswith(_ASKS) and is_scheme and _is_authority(domain) and domain[:1] not in {"", ":"}):
-        raise ValueError("the first line is another")
+        raise ValueError("the first line is not ERC-4361")
     if not _ADDRESS.fullmatch(address):
-        raise ValueError("the second line is no address")
+        raise ValueError("the second line is not an address")
     fields = _fields(_after_statement(rest))
     issued_at_ms, expires_at_ms, not_before_ms = (
         _milliseconds(fields[name]) if name in fields else None
@@ -137,7 +137,7 @@ def _after_statement(lines: list[str]) -> list[str]:
     if begin == "" and rest[:1] == [""] and rest[1:] and rest[1].startswith("URI: "):
         return rest[1:]
     if begin != "" or rest[1:2] != [""] or not _STATEMENT.fullmatch(rest[0]):
-        raise ValueError("the statement does not stand between empty lines, or has another character")
+        raise ValueError("the statement is not between empty lines, or has an invalid character")
     return rest[2:]
 
 
@@ -149,13 +149,13 @@ def _fields(lines: list[str]) -> dict[str, str]:
         if line.startswith(name):
             found[name] = line.removeprefix(name)
             if not may_follow(found[name]):
-                raise ValueError(f"no value of {name}")
+                raise ValueError(f"invalid value of {name}")
         elif name not in _OPTIONAL:
-            raise ValueError(f"there is no line {name}")
+            raise ValueError(f"the line {name} is missing")
     if resources := lines[len(found) :]:
         title, *listed = resources
         if title != "Resources:" or not all(each.startswith("- ") and _is_uri(each[2:]) for each in listed):
-            raise ValueError("there are other lines at the end")
+            raise ValueError("there are extra lines at the end")
     return found
 
 

@@ -96,7 +96,7 @@ def _read_struct(name: str, given: object, structs: Mapping[str, object]) -> tup
     for index, item in enumerate(items):
         member = _read_member(item, structs, f"{pointer}/{index}")
         if member.name in seen:
-            raise InvalidTypedData("two members of a struct have one name", pointer=f"{pointer}/{index}/name")
+            raise InvalidTypedData("a struct repeats a member name", pointer=f"{pointer}/{index}/name")
         seen.add(member.name)
         members.append(member)
     return tuple(members)

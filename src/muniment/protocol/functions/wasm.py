@@ -79,7 +79,7 @@ def _check_preamble(module: bytes | bytearray) -> None:
     if not module.startswith(_MAGIC):
         raise InvalidWasm(r"function.wasm is not WebAssembly: it does not begin with the four bytes \0asm")
     if module[6:8] == _COMPONENT_LAYER:
-        raise InvalidWasm("function.wasm is a WebAssembly component; only core modules are taken")
+        raise InvalidWasm("function.wasm is a WebAssembly component; only core modules are accepted")
     if len(module) < len(_PREAMBLE):
         raise InvalidWasm("function.wasm ends within its first 8 bytes")
     if not module.startswith(_PREAMBLE):
@@ -131,7 +131,7 @@ class _Scan:
                 count = self._at_most(limit, what)
                 stop = self._within(count, what)
                 if self.module[self.at : stop].translate(None, _NUMBER_TYPES):
-                    raise self._wrong("a value type is unknown, or of a proposal that is not taken")
+                    raise self._wrong("a value type is unknown, or of an unsupported proposal")
                 self.widest = max(self.widest, count)
                 if what == "results":
                     self.most_results = max(self.most_results, count)
@@ -147,7 +147,7 @@ class _Scan:
                 self.at = self._within(self._u32(), f"the {what} of an import")
             kind = self._byte()
             if kind not in kinds:
-                raise self._wrong(f"an import is of kind {kind}, which is not taken")
+                raise self._wrong(f"an import is of the unsupported kind {kind}")
             kinds[kind]()
 
     def _tables(self) -> None:
@@ -160,7 +160,7 @@ class _Scan:
 
     def _table(self) -> None:
         if self._byte() not in _REFERENCE_TYPES:
-            raise self._wrong("a table has an element type that is not taken")
+            raise self._wrong("a table has an unsupported element type")
         self._limits(TABLE_ENTRIES_MAX, "a table of at least {} entries")
 
     def _memory(self) -> None:
@@ -169,10 +169,10 @@ class _Scan:
     def _limits(self, maximum: int, what: str) -> None:
         flags = self._byte()
         if flags > 1:
-            raise self._wrong("a table or memory is shared or has 64-bit addresses, which is not taken")
+            raise self._wrong("a table or memory is shared or has 64-bit addresses: not supported")
         least = self._u32()
         if least > maximum:
-            raise self._wrong(f"{what.format(least)}; {maximum} are taken")
+            raise self._wrong(f"{what.format(least)}; at most {maximum}")
         if flags:
             self._u32()
 
@@ -182,14 +182,14 @@ class _Scan:
     def _code(self) -> None:
         if (self.end - self.at) * self.widest > CODE_BYTES_TIMES_WIDTH_MAX:
             raise self._wrong(
-                f"a type has {self.widest} parameters or results, and so much code may have types of at most "
+                f"a type has {self.widest} parameters or results; with this much code the limit is "
                 f"{CODE_BYTES_TIMES_WIDTH_MAX // (self.end - self.at)}"
             )
         for _ in range(self._at_most(FUNCTIONS_MAX, "function bodies")):
             size = self._u32()
             stop = self._within(size, "a function body")
             if size > BODY_BYTES_MAX:
-                raise self._wrong(f"a function body of {size} bytes; {BODY_BYTES_MAX} are taken")
+                raise self._wrong(f"a function body of {size} bytes; at most {BODY_BYTES_MAX}")
             if size * self.most_results > BODY_BYTES_TIMES_RESULTS_MAX:
                 raise self._wrong(f"a type has {self.most_results} results, too many for a body of {size} bytes")
             self._locals()
@@ -210,13 +210,13 @@ class _Scan:
         """The length of the vector that begins here, at most `limit`."""
         count = self._u32()
         if count > limit:
-            raise self._wrong(f"{count} {what}; {limit} are taken")
+            raise self._wrong(f"{count} {what}; at most {limit}")
         return count
 
     def _within(self, size: int, what: str) -> int:
         """The end of the next `size` bytes, which must be within the section."""
         if size > self.end - self.at:
-            raise self._wrong(f"{what} is longer than what it is in")
+            raise self._wrong(f"{what} extends beyond its section")
         return self.at + size
 
     def _byte(self) -> int:

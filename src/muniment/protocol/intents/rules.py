@@ -126,7 +126,7 @@ def check_proposal(
 ) -> CheckedProposal:
     """`new` with its hash as a proposal to that intent.
 
-    `operations` is the number of the intent's operations, None for an intent of the first form. Raises `InvalidIntent`
+    `operations` is the number of the intent's operations, None for an intent of generation 1. Raises `InvalidIntent`
     for a proposal of the other form, for another number of `datas`, and for a proposal that is too large.
     """
     _check_datas(new, operations)

@@ -45,7 +45,7 @@ class ConfigSig(ProvedText):
 
 
 class TriggerSig(ConfigSig):
-    """The same signature by its name in the second form."""
+    """The same signature by its name in generation 2."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class DeadlineBound(Amount):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidAmount`, and `InvalidTimestamp` for what must be milliseconds."""
+        """Raises `InvalidAmount`, and `InvalidTimestamp` for a time that looks like ms."""
         bound = super().parse(text)
         if int(bound) in _LOOKS_LIKE_MS:
             raise InvalidTimestamp("a deadline is in Unix seconds; is this in milliseconds?")
@@ -82,7 +82,7 @@ class LogText(
     def parse(cls, text: str) -> Self:
         """Raises `InvalidText` for a wrong size, and for U+0000."""
         if not 1 <= len(text.encode()) <= LOG_BYTES_MAX:
-            raise InvalidText(f"a log has 1 to {LOG_BYTES_MAX} bytes of UTF-8")
+            raise InvalidText(f"a line has 1 to {LOG_BYTES_MAX} bytes of UTF-8")
         return super().parse(text)
 
 
@@ -97,7 +97,7 @@ class ShortText(
 
 class LogId(
     BoundedText, length_min=1, length_max=100, example="relayer-1/42",
-    description="The writer's own name for a log; the same twice is one log",
+    description="The writer's own id of the line; repeated: the same line",
 ):  # fmt: skip
     """A writer's own name for a log: the same name twice is one log."""
 

@@ -1,7 +1,7 @@
 """The shapes of intents: what both forms share, each form, and what either may be.
 
-Intents of the first form have one operation; those of the second have a list of operations and one payer of fees.
-Settlement contracts since 30 April 2026 take the second form, those before the first.
+Intents of generation 1 have one operation; those of the second have a list of operations and one payer of fees.
+Settlement contracts since 30 April 2026 take generation 2, those before generation 1.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Offer(Record, frozen=True):
 
 
 class OperationsOffer(Record, frozen=True):
-    """The members of a proposal to an intent of the second form that never change, in the order of the answer."""
+    """The members of a proposal to an intent of generation 2 that never change, in the order of the answer."""
 
     hash: Bytes32
     solver: Address
@@ -258,7 +258,7 @@ _NEW_PROPOSALS: Final = (NewProposal, NewOperationsProposal)
 
 
 class Hashed(Record, frozen=True):
-    """The fields of an intent of the first form that its hash is made of."""
+    """The fields of an intent of generation 1 that its hash is made of."""
 
     op: Op
     user: Address
@@ -286,7 +286,7 @@ class Operation(Record, frozen=True):
 
 
 class HashedOperations(Record, frozen=True):
-    """The fields of an intent of the second form that its hash is made of."""
+    """The fields of an intent of generation 2 that its hash is made of."""
 
     fee_payer: Address
     settler: Address
@@ -316,7 +316,7 @@ class NewIntent(Hashed, frozen=True):
 
 
 class NewOperationsIntent(HashedOperations, frozen=True):
-    """An intent of the second form as an operator has it. Also as GET answers it: computed members are ignored."""
+    """An intent of generation 2 as an operator has it. Also as GET answers it: computed members are ignored."""
 
     hash: Bytes32 | None = None
     execution_hash: HexString = field(default_factory=lambda: HexString("0x"))
@@ -340,7 +340,7 @@ class RecordedIntent(Hashed, frozen=True):
 
 
 class RecordedOperationsIntent(HashedOperations, frozen=True):
-    """The members of an intent of the second form that never change, in the order of the answer."""
+    """The members of an intent of generation 2 that never change, in the order of the answer."""
 
     hash: Bytes32
     created_at: _CreatedAt
@@ -353,7 +353,7 @@ class Intent(RecordedIntent, frozen=True, kw_only=True):
     status: IntentStatus
     transaction_hash: Bytes32 | UnsetType = UNSET
     dest_transaction_hash: Bytes32 | UnsetType = UNSET
-    generation: Annotated[Literal[1], Meta(description="The form: this one has one operation")]
+    generation: Annotated[Literal[1], Meta(description="1: an intent with one operation")]
     proposals: Annotated[list[Proposal], Meta(max_length=PROPOSALS_MAX)]
     logs: list[Log]
 
@@ -361,13 +361,13 @@ class Intent(RecordedIntent, frozen=True, kw_only=True):
 
 
 class OperationsIntent(RecordedOperationsIntent, frozen=True, kw_only=True):
-    """An intent of the second form with its proposals and logs; in a listing with the newest 50 of each."""
+    """An intent of generation 2 with its proposals and logs; in a listing with the newest 50 of each."""
 
     execution_hash: HexString
     status: IntentStatus
     transaction_hash: Bytes32 | UnsetType = UNSET
     dest_transaction_hash: Bytes32 | UnsetType = UNSET
-    generation: Annotated[Literal[2], Meta(description="The form: this one has a list of operations")]
+    generation: Annotated[Literal[2], Meta(description="2: an intent with a list of operations")]
     proposals: Annotated[list[OperationsProposal], Meta(max_length=PROPOSALS_MAX)]
     logs: list[Log]
 

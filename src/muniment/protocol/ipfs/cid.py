@@ -101,10 +101,10 @@ class Cid(ProvedText):
         """Raises `InvalidCid` for a malformed CID, and for one of another codec or hash."""
         parts = decode_cid(text)
         if not parts.is_sha2_256:
-            raise InvalidCid("a CID here has the hash sha2-256 in full length")
+            raise InvalidCid("a CID here must use sha2-256, not truncated")
         if parts.codec not in cls.codecs:
             names = " or ".join({DAG_PB: "dag-pb", RAW: "raw"}[codec] for codec in cls.codecs)
-            raise InvalidCid(f"a CID here has the codec {names}, not {parts.codec:#x}")
+            raise InvalidCid(f"a CID here must use the codec {names}, not {parts.codec:#x}")
         return cls(text)
 
     @property
@@ -170,7 +170,7 @@ def _decoded(text: str) -> CidParts:
             return _whole(_base32_bytes(text[1:]), version=1)
     except ValueError as error:
         raise InvalidCid(f"not a CID: {error}") from error
-    raise InvalidCid("not a CIDv0 (Qm… of 46 characters) nor a CIDv1 in lower-case base32 (b…)")
+    raise InvalidCid("neither a CIDv0 (Qm…, 46 characters) nor a CIDv1 in lower-case base32 (b…)")
 
 
 def decode_cid_bytes(data: bytes, at: int = 0) -> tuple[CidParts, int]:

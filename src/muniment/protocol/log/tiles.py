@@ -125,7 +125,7 @@ def full_tile_hash(data: bytes) -> bytes:
 
 
 def join_entries(entries: Iterable[bytes]) -> bytes:
-    """A bundle: each entry after its length of 16 bits, big-endian. Raises `ValueError` for an entry that is longer."""
+    """A bundle: each entry after its length of 16 bits, big-endian. Raises `ValueError` for too long an entry."""
     parts = list[bytes]()
     for entry in entries:
         if len(entry) > ENTRY_BYTES_MAX:

@@ -79,9 +79,9 @@ def _check_result(new: NewRun) -> None:
     _check_reason(new)
     for name, value in (("missedCount", new.missed_count), ("from", new.from_ms), ("to", new.to_ms)):
         if (value is not None) != (new.result == "missed"):
-            raise InvalidRun(f"{name} comes with the result missed, and with no other", pointer=f"/{name}")
+            raise InvalidRun(f"{name} belongs to `missed`, and to no other result", pointer=f"/{name}")
     if bool(new.outputs) != (new.result == "intents"):
-        raise InvalidRun("outputs come with the result intents, and with no other", pointer="/outputs")
+        raise InvalidRun("outputs belong to `intents`, and to no other result", pointer="/outputs")
     hashes = [each.hash for each in new.outputs]
     for index, each in enumerate(hashes):
         if each in hashes[:index]:
@@ -92,9 +92,9 @@ def _check_reason(new: NewRun) -> None:
     reasons = REASONS.get(new.result)
     if new.reason is None:
         if reasons is not None:
-            raise InvalidRun(f"the result {new.result} has a reason: one of {', '.join(reasons)}", pointer="/reason")
+            raise InvalidRun(f"the result {new.result} needs a reason: one of {', '.join(reasons)}", pointer="/reason")
     elif reasons is None:
-        raise InvalidRun(f"the result {new.result} has no reason", pointer="/reason")
+        raise InvalidRun(f"the result {new.result} takes no reason", pointer="/reason")
     elif new.reason.code not in reasons:
         raise InvalidRun(f"the reason of {new.result} is one of {', '.join(reasons)}", pointer="/reason/code")
 
@@ -120,7 +120,7 @@ def _check_time(run: NewRun | Run, time_ms: int, terms: Terms) -> None:
     """The time of a cron or a once trigger."""
     config = terms.config
     if run.timestamp != time_ms:
-        raise InvalidRun("timestamp is the time that is in triggerData", pointer="/timestamp")
+        raise InvalidRun("timestamp must be the time in triggerData", pointer="/timestamp")
     if run.trigger_type == ONCE:
         if time_ms != (int(config.get("startDate", 0)) or terms.created_at_ms):
             raise InvalidRun(
@@ -153,9 +153,9 @@ def _check_missed(new: NewRun, terms: Terms) -> None:
     if new.missed_count is None or new.from_ms is None or new.to_ms is None:
         return
     if new.to_ms != new.timestamp:
-        raise InvalidRun("to is the time of the last run that was missed, as timestamp", pointer="/to")
+        raise InvalidRun("to must equal timestamp, the last missed run", pointer="/to")
     if new.from_ms > new.to_ms or (new.trigger_type == CRON and new.from_ms <= terms.created_at_ms):
-        raise InvalidRun("from is the time of the first run that was missed", pointer="/from")
+        raise InvalidRun("from must be the time of the first missed run", pointer="/from")
     possible = (new.to_ms - new.from_ms) // _TICK_MS_MIN + 1 if new.trigger_type == CRON else 1
     if new.missed_count > possible:
         raise InvalidRun(f"at most {possible} runs are possible in this time", pointer="/missedCount")
@@ -164,7 +164,7 @@ def _check_missed(new: NewRun, terms: Terms) -> None:
 def _check_content(new: NewRun) -> None:
     """What the run read and logged."""
     if sum(len(line.encode()) for line in new.logs) > RUN_LOGS_BYTES_MAX:
-        raise InvalidRun(f"the lines of a log have together at most {RUN_LOGS_BYTES_MAX} bytes", pointer="/logs")
+        raise InvalidRun(f"all log lines together have at most {RUN_LOGS_BYTES_MAX} bytes", pointer="/logs")
     by_chain = {block.chain_id: block for block in new.blocks}
     if len(by_chain) < len(new.blocks):
         raise InvalidRun("a run reads a chain at one block: a chain is listed twice", pointer="/blocks")
@@ -177,7 +177,7 @@ def _check_content(new: NewRun) -> None:
 
 def _check_answer(answer: RunAnswer, pointer: str) -> None:
     if (answer.data is not UNSET) != answer.success or (answer.error is UNSET) != answer.success:
-        raise InvalidRun("an answer has data if it is a success, else an error", pointer=pointer)
+        raise InvalidRun("an answer has data on success, otherwise an error", pointer=pointer)
 
 
 def _check_block(block: RunBlock | Any, by_chain: Mapping[int, RunBlock], pointer: str) -> None:
@@ -195,8 +195,7 @@ def _check_signature(new: NewRun, computed: bytes, relayer: Address | None) -> N
         return
     if relayer is None:
         raise SignatureMismatch(
-            "a signature is by the operator's address, and this operator has none: "
-            "`muniment operators add NAME --address` gives one",
+            "this operator has no address to sign with: `muniment operators add NAME --address` gives one",
             pointer="/signature",
         )
     digest = personal_digest(computed)

@@ -218,7 +218,7 @@ class RunRecord(Record, frozen=True):
 
 
 _TriggerData: TypeAlias = Annotated[
-    HexString, Meta(description="What made the run due, in the Solidity ABI, as the function got it")
+    HexString, Meta(description="What made the run due, ABI-encoded, as the function got it")
 ]
 _Timestamp: TypeAlias = Annotated[
     TimestampMs, Meta(description="The tick, the time of the event's block, or the start, in milliseconds since 1970")
@@ -239,7 +239,7 @@ _Signature: TypeAlias = Annotated[Signature, Meta(description="By the relayer, E
 class NewRun(Record, frozen=True, kw_only=True):
     """A run as a relayer records it. Also as GET answers it: members that are computed here are ignored.
 
-    `reason` is due exactly for the results `stopped`, `missed`, `skipped` and `incomplete`; `missedCount`, `from` and
+    `reason` belongs to exactly the results `stopped`, `missed`, `skipped` and `incomplete`; `missedCount`, `from` and
     `to` exactly for `missed`; `outputs` are the intents in the order of the function, for `intents` alone.
     """
 

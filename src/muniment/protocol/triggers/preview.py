@@ -83,7 +83,7 @@ def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:
     if values.execution_fee_limit == "0":
         warnings.append("It sets no limit on the fee of a run.")
     if values.config["type"] == CRON and not runs:
-        warnings.append("It ends before its schedule comes round.")
+        warnings.append("It ends before its first run is due.")
     warnings.append(
         f"The domain {domain.name!r} names no chain and no deployment: every registry under the same name "
         "accepts this signature."

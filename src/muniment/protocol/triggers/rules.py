@@ -158,7 +158,7 @@ def _hint(timestamp_ms: int) -> str:
     """A hint for a time that is probably in seconds."""
     if timestamp_ms >= _SECONDS_BELOW:
         return ""
-    return f"; it is in milliseconds, and looks like seconds: {timestamp_ms * 1000}?"
+    return f"; it looks like seconds, not milliseconds: {timestamp_ms * 1000}?"
 
 
 def record_of(new: NewTrigger, created_at_ms: int) -> Trigger:
@@ -202,7 +202,7 @@ def check_one_protocol(protocols: Collection[str]) -> None:
     if len(protocols) > 1:
         raise InvalidBody(
             f"these triggers were signed under several protocol names ({', '.join(sorted(protocols))}), and typed data "
-            "has one: deactivate those of each name by themselves, or sign the list as text (EIP-191)",
+            "has one: deactivate the triggers of each name separately, or sign the list as text (EIP-191)",
             pointer="/triggerSigs",
         )
 

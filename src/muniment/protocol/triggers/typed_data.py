@@ -261,7 +261,7 @@ def _checked_members(types: object, inputs: tuple[tuple[str, str], ...], config_
         if name not in given:
             raise InvalidTypedData(f"types does not define {name}", pointer="/types")
     if len(given) != len(wanted):
-        raise InvalidTypedData(f"types defines {', '.join(wanted)} and nothing else", pointer="/types")
+        raise InvalidTypedData(f"types must define only {', '.join(wanted)}", pointer="/types")
     trigger = _check_any_order(given[PRIMARY], PRIMARY, _TRIGGER, frozenset())
     config = _check_any_order(given["Config"], "Config", _CONFIG[config_type], _OPTIONAL[config_type])
     for name, members in fixed.items():
@@ -329,9 +329,9 @@ def _check_any_order(given: object, struct: str, wanted: Mapping[str, str], opti
         if name not in wanted:
             raise InvalidTypedData(f"{struct} has no such member", pointer=f"{pointer}/name")
         if name in seen:
-            raise InvalidTypedData("two members of a struct have one name", pointer=f"{pointer}/name")
+            raise InvalidTypedData("a struct repeats a member name", pointer=f"{pointer}/name")
         if word != wanted[name] and word not in _ALSO.get(name, ()):
-            raise InvalidTypedData(f"{name} has another type, such as {wanted[name]}", pointer=f"{pointer}/type")
+            raise InvalidTypedData(f"{name} must have a type such as {wanted[name]}", pointer=f"{pointer}/type")
         seen.add(name)
     for name in wanted:
         if name not in seen and name not in optional:

@@ -62,7 +62,7 @@ class NonceRequest(Record, frozen=True):
 class NonceResult(Record, frozen=True, omit_defaults=True):
     """A nonce to sign as text by `personal_sign` (EIP-191).
 
-    With a `publicUrl`, better sign an ERC-4361 text with the nonce: it is invalid at any other registry.
+    With a `publicUrl`, prefer an ERC-4361 text with the nonce: it is invalid at any other registry.
     """
 
     address: Address

@@ -60,8 +60,8 @@ _NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 
 async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
     """Read the metrics of all processes of this machine.
 
-    For the operator's monitoring only: peers in the setting `metrics_from`, without a proxy between. All other clients
-    get 404.
+    For the operator's monitoring: only peers in the setting `metrics_from` that use no proxy. All other clients get
+    404.
     """
     if not is_within(request.peer, context.settings.metrics_networks) or _is_forwarded(request.named):
         request.charge(request.client.client, READ.units)
@@ -177,7 +177,7 @@ def note_disk(context: Context) -> str | None:
     """Note a disk that has only its reserve left."""
     if not context.disk.is_used:
         return None
-    return "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
+    return "the disk is almost full: new records are refused, except deactivations and log-ins"
 
 
 def checks_of(blocks: BlockStore) -> tuple[Check, ...]:
@@ -278,7 +278,7 @@ class ReadyShown(Record, frozen=True):
     status: Annotated[str, Meta(examples=["ok"])]
     notes: Annotated[
         Annotated[list[str], Meta(max_length=16)] | UnsetType,
-        Meta(description="Matters for the operator's attention; absent without any"),
+        Meta(description="What needs the operator's attention; absent if nothing"),
     ] = UNSET
 
     example: ClassVar[dict[str, Any]] = {"status": "ok"}
@@ -311,9 +311,9 @@ async def get_health() -> Health:
 async def get_readiness(context: Context) -> Ready[ReadyShown]:
     """Check whether the process can serve requests.
 
-    The database answers, has every migration and takes writes, there is room on the disk, the block store takes
-    uploads, and the process is not stopping. `notes` names matters for the operator's attention, such as a frozen or
-    halted transparency log.
+    It can if the database answers, is migrated and takes writes, the disk has room, the block store takes uploads, the
+    clock is trusted, and the process is not stopping. `notes` names matters for the operator's attention, such as a
+    frozen or halted transparency log.
     """
     notes = await context.serving.check_ready()
     return Ready(encode(ReadyShown(status="ok", notes=list(notes) if notes else UNSET)))

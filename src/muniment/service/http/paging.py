@@ -146,7 +146,7 @@ class Numbers(Protocol):
 async def _check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
     """Raise `CursorTooOld` if rows after the cursor could be missed, `InvalidParameter` for a foreign cursor."""
     if cursor is not None and not cursor.is_of(numbers.table):
-        raise invalid_parameter("cursor", "belongs to another listing; begin without cursor")
+        raise invalid_parameter("cursor", "is of another listing; begin without a cursor")
     if cursor is None or await numbers.has_given(cursor.epoch, cursor.seq):
         return
     detail = (

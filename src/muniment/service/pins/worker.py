@@ -96,9 +96,9 @@ def _object(text: bytes) -> dict[str, Any]:
     try:
         value: Any = parse_json(text)
     except InvalidJson as error:
-        raise PinFailed("the node answered with something else than JSON") from error
+        raise PinFailed("the node did not answer with JSON") from error
     if not isinstance(value, dict):
-        raise PinFailed("the node answered with something else than a JSON object")
+        raise PinFailed("the node did not answer with a JSON object")
     return cast("dict[str, Any]", value)
 
 

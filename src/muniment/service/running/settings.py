@@ -81,7 +81,7 @@ def tlog_fault(name: str, keys: tuple[str, str], policy: str, *, is_required: bo
     if key and not _LOG_KEY.fullmatch(key):
         return "tlog_key must be 64 hex digits"
     if next_key and (not _LOG_KEY.fullmatch(next_key) or next_key.lower() == key.lower()):
-        return "tlog_key_next must be 64 hex digits, and others than tlog_key"
+        return "tlog_key_next must be 64 hex digits, and not tlog_key"
     if is_required and not policy:
         return "tlog_witness_required needs a tlog_policy, which names the witnesses"
     return None
@@ -150,7 +150,7 @@ class Settings:
     workers: int = _setting(1, "Number of serving processes, on one port and one database", at_least=1)
     secret: str = _setting(
         "",
-        "Secrets, newest first, comma-separated, 32 bytes of hex each; empty: a file in the data directory",
+        "Secrets, newest first, comma-separated, 64 hex digits each; empty: a file in the data directory",
         secret=True,
     )
     protocol_name: str = _setting("Mimic", "First word of the EIP-712 domain `<name> Protocol - Registry`")
@@ -202,7 +202,7 @@ class Settings:
         secret=True,
     )
     tlog_key_next: str = _setting("", "The secret for `muniment tlog rotate`; empty: on SQLite a new one", secret=True)
-    tlog_interval_s: int = _setting(2, "Seconds between two looks for facts to log", at_least=1)
+    tlog_interval_s: int = _setting(2, "Seconds between polls for facts to log", at_least=1)
     tlog_policy: str = _setting(
         "", "File in the tlog-policy format: the witnesses that cosign checkpoints, with their URLs; empty: none"
     )
@@ -225,7 +225,7 @@ class Settings:
     feed_streams_per_client_max: int = _setting(
         20, "The same per address (IPv6: per /64, 4 times per /48), but for a proxy not in trusted_proxies", at_least=0
     )
-    shutdown_delay_s: int = _setting(0, "Seconds at SIGTERM from not ready until the port is closed", at_least=0)
+    shutdown_delay_s: int = _setting(0, "Seconds after SIGTERM with /readyz at 503 and the port open", at_least=0)
     shutdown_timeout_s: int = _setting(30, "Timeout in seconds at SIGTERM for running requests", at_least=1)
     log_format: str = _setting("console", "Format of the log on standard error: console or json")
     log_level: str = _setting("info", "Lowest level of the log: debug, info, warning or error")
@@ -269,7 +269,7 @@ class Settings:
             raise SettingError("trace_ratio needs a trace_endpoint")
         if not self.ipfs_pin_authorization.isascii() or not self.ipfs_pin_authorization.isprintable():
             raise SettingError("ipfs_pin_authorization has characters that no header field may have")
-        for name, rest in {"ipfs_pin_url": "credentials belong into ipfs_pin_authorization", "public_url": ""}.items():
+        for name, rest in {"ipfs_pin_url": "credentials belong in ipfs_pin_authorization", "public_url": ""}.items():
             if (url := getattr(self, name)) and not is_base_url(url):
                 must = f"{name} must be http://host:port or https://host:port, and may have a path"
                 raise SettingError(f"{must}; {rest}" if rest else must)

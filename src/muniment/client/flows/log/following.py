@@ -91,7 +91,7 @@ class Progress:
 
 
 def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
-    """Verify everything that the log has shown since `seen`; without it, trust its keys, and verify everything.
+    """Verify all that the log has shown since `seen`; without `seen`, trust the log's keys, and verify all of it.
 
     Raises `Forked` with the proof, `NotAnnounced`, `Late`, and `Forged` for answers that belong to no checkpoint.
     """

@@ -183,7 +183,7 @@ class EventData(Record, frozen=True, omit_defaults=True):
         Annotated[
             str,
             Meta(
-                description="As the chain reports it, else operators; never `expired` by time; of `execution.recorded` "
+                description="From the chain, or else from operators; never `expired`. Of `execution.recorded`: "
                 "pending, valid or invalid"
             ),
         ]

@@ -335,7 +335,7 @@ def _last_event(request: Request) -> Position | None:
     try:
         return Position.parse(given) if given else None
     except InvalidParameter as refusal:
-        raise invalid_parameter("last-event-id", "is no position of this service") from refusal
+        raise invalid_parameter("last-event-id", "is not a position of this service") from refusal
 
 
 OPERATIONS = (list_events, stream_events)

@@ -62,8 +62,8 @@ _PRINTABLE: Final = bytes(range(0x21, 0x7F)).decode()
 _FILENAME_LENGTH_MAX: Final = 255
 _FILENAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/\\]+")
 _NEITHER: Final = (
-    f"content is given as ?format=raw ({RAW_TYPE}) and ?format=car ({CAR_TYPE}), "
-    "and a bundle's manifest.json and function.wasm under its path as they are"
+    f"content is available as ?format=raw ({RAW_TYPE}) or ?format=car ({CAR_TYPE}); "
+    "the path of a bundle's manifest.json or function.wasm gives the file"
 )
 
 
@@ -267,7 +267,7 @@ _HEADERS_READ: Final = {
 _HEADERS_SENT: Final = {
     "x-ipfs-path": "The requested path",
     "x-ipfs-roots": "The CIDs along the path, separated by commas",
-    "content-location": "The URL of the same form without `Accept`",
+    "content-location": "The URL that needs no `Accept`",
     "content-disposition": "A file name to save it under",
 }
 
@@ -420,7 +420,7 @@ def _refuse_other_nodes(get_block: GetBlock, root: CidParts) -> None:
     try:
         decode_unixfs(decode_node(block).data)
     except Integrity:
-        raise ContentNotFound("the block with this hash is no UnixFS node; request it with the codec raw") from None
+        raise ContentNotFound("the block with this hash is not a UnixFS node; request it with the codec raw") from None
 
 
 def _car_pieces(asked: _Target, form: CarForm) -> Iterator[bytes]:

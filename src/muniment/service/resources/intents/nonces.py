@@ -110,7 +110,7 @@ async def keep(tx: Transaction, seq: int) -> None:
 
 
 def _line(intent_hash: bytes, other: bytes) -> str:
-    return f"two intents of one nonce: {HexString.from_raw(intent_hash)} and {HexString.from_raw(other)}"
+    return f"two intents share a nonce: {HexString.from_raw(intent_hash)} and {HexString.from_raw(other)}"
 
 
 async def shared_nonces(database: Database) -> AsyncIterator[str]:
@@ -151,5 +151,5 @@ async def release(tx: Transaction, intent_hash: bytes, now_ms: int) -> None:
         (intent_hash, intent_hash),
     )
     if not freed:
-        raise InvalidIntent("the intent holds no nonce: it is of the first form, or another intent has the nonce")
+        raise InvalidIntent("the intent holds no nonce: it is of generation 1, or another intent has the nonce")
     await operators.enter(tx, operators.LOCAL, "release nonce", intent_hash, now_ms)

@@ -188,7 +188,7 @@ def line_text(line: CheckedLog) -> str:
 
 def logs_full() -> IntentFull:
     """The refusal of a line beyond the last."""
-    return IntentFull(f"an intent has at most {LOGS_MAX} logs")
+    return IntentFull(f"an intent has at most {LOGS_MAX} log lines")
 
 
 async def insert_rows(tx: Transaction, into: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:

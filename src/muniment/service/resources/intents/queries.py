@@ -15,7 +15,7 @@ from muniment.service.http.paging import PageQuery
 from muniment.service.http.request import invalid_parameter
 
 _LISTED: Final[dict[str, Generation | None]] = {"1": FIRST, "2": SECOND, "all": None}
-# The last type of operation that intents of the first form have.
+# The last type of operation that intents of generation 1 have.
 _FIRST_OP_MAX: Final = 3
 
 _TimestampMs = Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, examples=[1_795_204_080_123])]
@@ -45,14 +45,14 @@ class IntentQuery(PageQuery, frozen=True):
     created_after: Annotated[_TimestampMs, Meta(description="Exclusive")] | None = None
     created_before: Annotated[_TimestampMs, Meta(description="Inclusive")] | None = None
     generation: Annotated[
-        Literal["1", "2", "all"], Meta(description="The form of the intents: with one operation, with a list, or both")
+        Literal["1", "2", "all"], Meta(description="1: intents with one operation; 2: with a list; all: both")
     ] = "1"
 
     # Each has lists of its own.
     records_per_unit: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        """Refuse a type of operation that no intent of the first form can have."""
+        """Refuse a type of operation that no intent of generation 1 can have."""
         super().__post_init__()
         if self.generation == "1" and self.op is not None and self.op > _FIRST_OP_MAX:
             raise invalid_parameter("op", f"is at most {_FIRST_OP_MAX} without generation=2 or generation=all")

@@ -96,7 +96,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
 
     Of intents of generation 2 with the same `triggerSig`, `settler` and `nonce` only one is recorded, because the
     settlement contract would execute both. The second is refused until an hour (a setting) after the deadline of the
-    first, whatever its status; for ever if the first succeeded.
+    first, or for ever if the first succeeded.
     """
     moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_intent(
@@ -202,7 +202,7 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
 async def _target_of(context: Context, intent_hash: bytes) -> tuple[Address, int | None]:
     """The settlement contract of an intent and the number of its operations, which its proposals must match.
 
-    Proposals are signed under the contract's domain. The number is None for an intent of the first form. Both are part
+    Proposals are signed under the contract's domain. The number is None for an intent of generation 1. Both are part
     of the intent's hash, so they never change. Raises `IntentNotFound`.
     """
     row = await context.database.fetch_one(

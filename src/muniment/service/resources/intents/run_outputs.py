@@ -55,4 +55,4 @@ async def check_run(tx: Transaction, intent_hash: bytes, trigger_sig: bytes, exe
     if intent_hash not in outputs.hashes:
         raise IntentDiffers(f"the run {named} is recorded and does not list this intent", pointer="/executionHash")
     if trigger_sig != outputs.trigger_sig:
-        raise IntentDiffers(f"the run {named} is of another trigger than this intent", pointer="/executionHash")
+        raise IntentDiffers(f"the run {named} belongs to another trigger", pointer="/executionHash")

@@ -63,8 +63,8 @@ async def resume(context: Context, seen: list[bytes], *, is_nothing_published: b
     known = await _known(context, epoch, mark, seen)
     if not known and not is_nothing_published:
         raise ValueError(
-            "this host has no mark of the log, so the checkpoints that were shown to others are unknown: give one "
-            "with --seen FILE, or confirm with --nothing-published-since that no later one was shown"
+            "this host does not know which checkpoints were published: give the newest with --seen FILE, or assert "
+            "with --nothing-published-since that this database has them all"
         )
     try:
         checked = await check(context, epoch, since=0, known=known)
@@ -118,8 +118,8 @@ async def begin(context: Context) -> Epoch:
     place = await opening.place_of(context, mark)
     if before.state in {"open", "closing"} and not await opening.find_halt_reason(context, before, mark, place):
         raise ValueError(
-            f"the log is {before.state}, and has no reason to halt. To change its key: `muniment tlog rotate`, which "
-            "followers understand"
+            f"the log is {before.state} and needs no new epoch. To change its key, use `muniment tlog rotate`, which "
+            "followers accept"
         )
     new = await opening.begin_epoch(context, before, mark, place, "restored")
     if new is None:
@@ -172,7 +172,7 @@ async def _close(context: Context, epoch: Epoch, key: VerifierKey) -> None:
     if epoch.state == "closing":
         found = parse_entry(await last_entry(context.database, checked))
         if not isinstance(found, CloseFact) or found.next_key != key.text:
-            raise ValueError("the log closes for another key than the one that is given now")
+            raise ValueError("another key was announced: set MUNIMENT_TLOG_KEY_NEXT to that one")
         return
     batch = Batch(grow(checked.edge, [CloseFact(key.text).data]), epoch.after, epoch.backfilled, [])
 

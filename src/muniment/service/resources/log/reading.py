@@ -93,7 +93,7 @@ async def read_part(database: Reader, tail: Tail, epoch: Epoch, tile: Tile) -> P
     """A tile, or a bundle of entries. Raises `LogPartNotFound` for a part that the signed tree lacks."""
     signed = width_at(tile.level, tile.n, epoch.note_size)
     if tile.width > signed:
-        raise LogPartNotFound(f"the signed tree has {epoch.note_size} leaves, and does not reach to this tile")
+        raise LogPartNotFound(f"the signed tree has {epoch.note_size} leaves, and does not reach this tile")
     if tile.level != ENTRIES:
         hashes, read = await _hashes(database, tail, epoch, tile.level, tile.n)
         return Part(hashes[: HASH_BYTES * tile.width], read // _READ_PER_UNIT)

@@ -125,8 +125,8 @@ async def get_log(context: Context, request: Request) -> Ready[LogShown]:
 async def get_checkpoint(context: Context, request: Request, epoch: EpochNumber) -> Ready[bytes]:
     """Read the last checkpoint of an epoch.
 
-    A signed note (c2sp.org/signed-note) with origin, size and root of the tree (c2sp.org/tlog-checkpoint), signed by
-    the log, for its time by the log again (c2sp.org/tlog-cosignature), and by witnesses if there are any.
+    A signed note (c2sp.org/signed-note) with origin, size and root of the tree (c2sp.org/tlog-checkpoint). The log
+    signs it twice, the second time with a timestamp (c2sp.org/tlog-cosignature), and witnesses may cosign it.
     """
 
     async def read(database: Reader) -> str:
@@ -199,9 +199,9 @@ def _shown(epoch: Epoch) -> LogEpoch:
 class CreatorQuery(Record, frozen=True):
     """Whose deployment of a function."""
 
-    creator: Annotated[
-        Address | None, Meta(description="Who deployed it; without: the `creator` of the function's record")
-    ] = None
+    creator: Annotated[Address | None, Meta(description="Who deployed it; default: the `creator` of the function")] = (
+        None
+    )
 
 
 class _Creator(msgspec.Struct):

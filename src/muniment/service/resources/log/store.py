@@ -40,7 +40,7 @@ STEPS: Final[Mapping[str, frozenset[tuple[State, State]]]] = {
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """A row of `tlog_epochs` and its rows of `tlog_cursors`: docs/database.md has the meaning of each column.
+    """A row of `tlog_epochs` and its rows of `tlog_cursors`: docs/develop/database.md explains the columns.
 
     `after` and `backfill_until` have a number for each kind of fact. A cursor that is lost is -1, which no epoch has.
     """

@@ -112,7 +112,7 @@ async def _check_outputs(tx: Transaction, new: NewRun) -> None:
     recorded = await triggers_of(tx, hashes)
     for index, each in enumerate(hashes):
         if recorded.get(each, new.trigger_sig.raw) != new.trigger_sig.raw:
-            raise InvalidRun("this intent is of another trigger", pointer=f"/outputs/{index}/hash")
+            raise InvalidRun("this intent belongs to another trigger", pointer=f"/outputs/{index}/hash")
 
 
 async def _known(tx: Transaction, sent: Sent) -> _Known:
@@ -150,7 +150,7 @@ async def _check_count(tx: Transaction, sent: Sent) -> None:
     )
     if count >= VERDICTS_MAX:
         raise TooManyVerdicts(
-            f"this operator has recorded {count} different verdicts on what made this run due, which is the most; "
+            f"this operator has recorded {count} different verdicts on the cause of this run, the most allowed; "
             "honest runs for one cause have one hash"
         )
 

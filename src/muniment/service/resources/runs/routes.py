@@ -40,8 +40,8 @@ async def list_runs(context: Context, request: Request, query: RunQuery) -> Read
     """List runs.
 
     They come without their inputs and context, and with the first 50 lines of their logs. Newest first unless
-    `sort=1`. With `triggerSigs` and `latest=1` the newest run of each of these triggers, of those that the other
-    filters choose. `relayer` finds the runs that this relayer recorded first.
+    `sort=1`. `triggerSigs` with `latest=1` lists the newest run of each of these triggers that matches the other
+    filters. `relayer` finds the runs that this relayer recorded first.
 
     A page ends before its limit when it would be longer than 8 MiB (1 MiB with a `cursor`); a `next` link then leads
     on. Notes (`missed`, `skipped`, `incomplete`, and `stopped` for the time or the machine) are removed when a verdict
@@ -85,11 +85,11 @@ async def record_run(context: Context, caller: OperatorCaller, body: NewRun) -> 
     """Record a run.
 
     The hash is computed again from the trigger's `sig`, its type, `triggerData`, the result and the hashes of the
-    outputs, so relayers that find the same record one run. It is `valid` when as many operators as the trigger's
+    outputs, so relayers with equal results share one run. It is `valid` when as many operators as the trigger's
     `minValidations` have recorded it.
 
     The results `intents` and `nothing`, and `stopped` for what the function did, are verdicts. Others are notes about
-    one relayer: they are not counted, and where a verdict on the same cause is recorded, it is the answer. Two
+    one relayer: they are not counted, and if a verdict on the same cause is recorded, that is returned. Two
     different verdicts on one cause list each other in `conflicts`.
 
     An output that is recorded must be an intent of this trigger. An operator that took its record back, and records the

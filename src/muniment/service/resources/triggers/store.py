@@ -116,9 +116,7 @@ async def find_consent(database: Database | Transaction, signer: bytes, digest: 
 
 
 def _deactivated() -> TriggerDeactivated:
-    return TriggerDeactivated(
-        "this consent was deactivated, which is permanent; sign a new one that differs in something"
-    )
+    return TriggerDeactivated("this consent was deactivated, which is permanent; sign a new one with another version")
 
 
 def insertion(new: NewRow) -> InsertOnce[str]:

@@ -225,7 +225,7 @@ async def update_profile(
 
 def _check_own(caller: TokenCaller, address: Address) -> None:
     if caller.address != address:
-        raise ForeignProfile("only its own address reads and changes a profile")
+        raise ForeignProfile("only its own address may read or change a profile")
 
 
 def _key_result(context: Context, caller: TokenCaller, generation: int) -> Ready[ApiKeyResult]:

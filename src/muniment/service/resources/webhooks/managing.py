@@ -239,7 +239,7 @@ def _check_own(maker: Maker, filters: WebhookFilters | None) -> None:
         return
     own = [Address.from_raw(maker.owner)]
     if filters is None or own not in (filters.owner, filters.signer, filters.user):
-        raise InvalidBody("a wallet gets its own events: filters.owner is its address alone", pointer="/filters/owner")
+        raise InvalidBody("a wallet gets its own events: filters.owner must be its address", pointer="/filters/owner")
 
 
 @asynccontextmanager

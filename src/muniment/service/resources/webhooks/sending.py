@@ -270,15 +270,15 @@ def check_url(url: str, *, allow_private: bool) -> None:
     parts = urlsplit(url)
     port = parts.port or _HTTPS_PORT
     if parts.scheme != "https":
-        raise InvalidBody("a receiver has an https URL", pointer="/url")
+        raise InvalidBody("the URL must be https", pointer="/url")
     if port != _HTTPS_PORT and port < _FREE_PORTS:
-        raise InvalidBody(f"a receiver listens on port {_HTTPS_PORT}, or on one from {_FREE_PORTS} on", pointer="/url")
+        raise InvalidBody(f"the port must be {_HTTPS_PORT}, or at least {_FREE_PORTS}", pointer="/url")
     try:
         address = ipaddress.ip_address(parts.hostname or "")
     except ValueError:
         return  # a name
     if not is_public(address):
-        raise InvalidBody("a receiver has no private, loopback or link-local address", pointer="/url")
+        raise InvalidBody("the address must not be private, loopback or link-local", pointer="/url")
 
 
 async def send(

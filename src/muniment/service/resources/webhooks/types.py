@@ -77,7 +77,7 @@ class WebhookUrl(ProvedText):
         "format": "uri",
         "pattern": f"^{_URL.pattern}$",
         "maxLength": URL_LENGTH_MAX,
-        "description": "https, port 443 or from 1024 on, without credentials and fragment",
+        "description": "https, port 443 or at least 1024, without credentials or fragment",
         "examples": ["https://hooks.example.org/muniment"],
     }
     refuses = InvalidBody
@@ -93,7 +93,7 @@ class WebhookUrl(ProvedText):
         except ValueError:  # an invalid port or IPv6 address
             is_good = False
         if not is_good:
-            raise InvalidBody("the URL of a receiver is https://host/path, without credentials and fragment")
+            raise InvalidBody("the URL must be https://host/path, without credentials or fragment")
         return cls(text)
 
 
@@ -177,7 +177,7 @@ class WebhookAttempt(Record, frozen=True, omit_defaults=True):
     at: DateTime
     took_ms: Annotated[int, Meta(ge=0, description="Milliseconds until its answer")]
     outcome: Annotated[str, Meta(description="One word, such as `delivered`, `timeout` or `http-500`")]
-    status: Annotated[int, Meta(description="Of the answer; absent without one")] | None = None
+    status: Annotated[int, Meta(description="HTTP status; absent if no answer")] | None = None
     event: Annotated[Position, Meta(description="The last event that was sent; absent for a test")] | None = None
 
     example: ClassVar[dict[str, Any]] = {

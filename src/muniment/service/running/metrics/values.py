@@ -153,7 +153,7 @@ class SharedFile:
         os.pwrite(self._descriptor, numbers, _end_of(region) - _REGION_BYTES)
 
     def read_others(self, region: int, count: int) -> list[tuple[array[float], bool]]:
-        """The first `count` numbers of all other regions, and whether a process holds it. Raises `DamagedError`."""
+        """The first `count` numbers of all other regions, and whether each is held. Raises `DamagedError`."""
         regions = (os.fstat(self._descriptor).st_size - _HEAD_BYTES) // _REGION_BYTES
         return [(self.read_region(other, count), self._is_held(other)) for other in range(regions) if other != region]
 

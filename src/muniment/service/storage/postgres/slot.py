@@ -174,7 +174,7 @@ class Connector:
         return timeline, url, connection
 
     def _check_latest(self, timeline: int, connection: Connection) -> None:
-        """Remember the timeline of a connection; one on an earlier timeline is dropped and `DatabaseUnavailable`."""
+        """Remember the timeline of a connection; one on an earlier timeline is dropped: `DatabaseUnavailable`."""
         if timeline < self._timeline:
             connection.terminate()
             self._delay_next_attempt()
