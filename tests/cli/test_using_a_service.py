@@ -65,7 +65,7 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     assert (trigger["signer"], trigger["input"]) == (person.wallet.address, SAMPLE_INPUT)
     sig = trigger["sig"]
     assert person.json("triggers", "show", sig) == trigger
-    mine = ["triggers", "list", "--by", person.wallet.address, "--function", cid]
+    mine = ["triggers", "list", "--signer", person.wallet.address, "--function", cid]
     assert sig in [each["sig"] for each in person.records(*mine, "--active")]
     shown = person.done(*mine, "--active", "--columns")
     assert f"{sig[:14]}…{sig[-4:]}" in shown
@@ -142,7 +142,7 @@ def settled(path: Path, before: bytes = b"") -> bytes:
 def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     first = person.json("triggers", "create", *draft(cid, "5.0.0"))["sig"]
-    command = ["triggers", "follow", "--by", person.wallet.address, "--state", str(tmp_path / "position")]
+    command = ["triggers", "follow", "--signer", person.wallet.address, "--state", str(tmp_path / "position")]
     given = {**os.environ, **person.environment, "PYTHONPATH": str(warm.UNHURRIED)}
     environment = {name: value for name, value in given.items() if value is not None}
     seen: list[str] = []
@@ -185,8 +185,9 @@ def test_stored_credentials_work_without_the_wallet_and_go_at_logout(person: Per
         "print(signer.address if asked['method'] == 'address' else"
         " signer.sign_text(asked['text']) if asked['method'] == 'text' else signer.sign_typed_data(asked['data']))\n"
     )
+    has_key = {"MUNIMENT_PRIVATE_KEY_FILE": person.environment.pop("MUNIMENT_PRIVATE_KEY_FILE")}
     person.environment["MUNIMENT_PRIVATE_KEY_FILE"] = None
-    person.done("login", "--profile", "ledger", "--signer", f"command:{sys.executable} {wallet}", "--lifetime", "600")
+    person.done("login", "--profile", "ledger", "--wallet", f"command:{sys.executable} {wallet}", "--lifetime", "600")
     file = person.home / "config/muniment/credentials.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -197,6 +198,14 @@ def test_stored_credentials_work_without_the_wallet_and_go_at_logout(person: Per
     assert person.done("api-key", "--profile", "ledger").strip() == api_key
     assert person.records("balances", "--profile", "ledger") == []
     assert "apiKey and token in" in person.json("whoami", "--profile", "ledger")["credentials"]
+    # A profile that is named in the command comes before the variable, and the option before both.
+    person.environment["MUNIMENT_WALLET"] = "browser"
+    assert person.json("whoami", "--profile", "ledger")["wallet"] == f"command:{sys.executable} {wallet}"
+    assert person.json("whoami", "--profile", "ledger", "--wallet", "key", **has_key)["wallet"] == "key"
+    asked = person.run("whoami", MUNIMENT_PROFILE="ledger", MUNIMENT_WALLET=person.wallet.address)
+    assert (asked.exit_code, "use --signer ADDRESS" in asked.stderr) == (2, True)
+    said = person.run("login", MUNIMENT_PROFILE="ledger", MUNIMENT_WALLET="ledger").stderr
+    assert "unknown wallet 'ledger'" in said
     new = person.done("api-key", "rotate", "--profile", "ledger", "--grace", "0").strip()
     assert new != api_key
     assert new in file.read_text()
@@ -284,4 +293,4 @@ def test_another_wallet_sees_the_same_trigger(person: Person, served: Service, t
     refused = other.run("triggers", "deactivate", sig)
     assert refused.exit_code == 3
     assert "triggers/" not in refused.output
-    assert sig in [each["sig"] for each in other.records("triggers", "list", "--by", person.wallet.address)]
+    assert sig in [each["sig"] for each in other.records("triggers", "list", "--signer", person.wallet.address)]

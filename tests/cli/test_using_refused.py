@@ -49,8 +49,11 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["triggers", "create", "--function", UNKNOWN_CID], 2, "either --schedule or --config"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--end", "soon"], 2, "--end soon"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--input", "a"], 2, "NAME=VALUE"),
-        (["triggers", "list", "--signer", "ledger"], 0, ""),  # a listing asks no wallet
-        (["login", "--signer", "ledger"], 2, "unknown signer 'ledger'"),
+        (["triggers", "list", "--wallet", "ledger"], 0, ""),  # a listing asks no wallet
+        (["login", "--wallet", "ledger"], 2, "unknown wallet 'ledger'"),
+        (["triggers", "list", "--wallet", Wallet().address], 2, "use --signer ADDRESS"),
+        (["login", "--wallet", Wallet().address[2:].lower()], 2, "is an address, which cannot sign"),
+        (["triggers", "list", "--signer", "keystore:main"], 2, "invalid-address"),
         (["functions", "list", "--url", "ftp://x"], 2, "http://host"),
         (
             ["functions", "list", "--url", "http://user:secret@127.0.0.1"],
@@ -184,7 +187,7 @@ def on_a_terminal(person: Person, *arguments: str, **environment: str) -> tuple[
 def test_a_terminal_gets_columns_in_colours_and_a_pipe_gets_json(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     person.done("triggers", "create", *draft(cid, "8.0.0"), "--description", "a \u202e stranger's \x1b[31m text")
-    mine = ["triggers", "list", "--by", person.wallet.address]
+    mine = ["triggers", "list", "--signer", person.wallet.address]
     status, shown = on_a_terminal(person, *mine)
     assert status == 0
     head, row = shown.replace("\r\n", "\n").strip().split("\n")
@@ -206,7 +209,7 @@ def test_json_of_a_pipe_has_no_raw_controls_and_is_the_same_json(person: Person,
     cid = person.deployed(tmp_path / "build")
     created = person.done("triggers", "create", *draft(cid, "9.0.0"), "--description", RAW)
     sig = json.loads(created)["sig"]
-    mine = ["triggers", "list", "--by", person.wallet.address]
+    mine = ["triggers", "list", "--signer", person.wallet.address]
     for said in (created, person.done(*mine), person.done("triggers", "show", sig), person.done(*mine, "--json")):
         assert all(line.isprintable() for line in said.rstrip("\n").split("\n"))
         assert json.loads(said)["description"] == RAW

@@ -23,7 +23,7 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profiles:
 
 def test_profiles_are_kept_as_they_were_put(profiles: Profiles) -> None:
     assert profiles.all() == {}
-    odd = Profile(URL, ADDRESS, signer='command:sh -c "echo \\"ü\\n"', protocol="Our ☃")
+    odd = Profile(URL, ADDRESS, wallet='command:sh -c "echo \\"ü\\n"', protocol="Our ☃")
     for name, profile in (("b", Profile(URL)), ("a-1_", odd), ("b", Profile(f"{URL}/below", ADDRESS))):
         profiles.put(name, profile)
     assert profiles.all() == {"a-1_": odd, "b": Profile(f"{URL}/below", ADDRESS)}
@@ -94,7 +94,7 @@ def test_a_file_of_many_brackets_is_named(profiles: Profiles, name: str) -> None
 
 def test_profiles_are_for_their_owner_alone_because_a_wallet_may_be_named_by_a_token(profiles: Profiles) -> None:
     profiles.directory.mkdir(mode=0o755)
-    profiles.put("a", Profile(URL, signer="rpc:https://wallet.example.org/a-token"))
+    profiles.put("a", Profile(URL, wallet="rpc:https://wallet.example.org/a-token"))
     assert stat.S_IMODE((profiles.directory / "config.toml").stat().st_mode) == 0o600
 
 

@@ -41,7 +41,7 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
 
         if config is not None or any(flags.values()):
             raise click.UsageError("--url: leave out --config, --database-url and --data-dir")
-        verify_service({"url": url, "protocol": protocol, "profile": None, "signer": None})
+        verify_service({"url": url, "protocol": protocol, "profile": None, "wallet": None})
         return
     from muniment.operate.verify import verify as verify_registry
 

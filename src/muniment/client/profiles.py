@@ -30,11 +30,11 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A registry, and the wallet with which it is used. `signer` names a signer, as `muniment login --signer` does."""
+    """A registry, and the wallet with which it is used. `wallet` names it as `muniment login --wallet` does."""
 
     url: str
     address: str | None = None
-    signer: str | None = None
+    wallet: str | None = None
     protocol: str = "Mimic"
 
 

@@ -47,7 +47,7 @@ def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> N
 
     with failures():
         place, profiles = place_of(flags, may_be_new=True), Profiles.of_user()
-        keeps = place.signer != "key"
+        keeps = place.wallet != "key"
         if keeps:
             print_note(f"The token and the API key will be stored in {profiles.credentials_file}.")
         signer = signer_of_place(place)
@@ -92,7 +92,7 @@ def whoami(*, as_json: bool | None, **flags: Any) -> None:
         raise NeedsLoginError(f"not logged in at {place.profile.url}\nNext: run `muniment login`")
     where = f"{' and '.join(sorted(stored))} in {profiles.credentials_file}" if stored else "none is stored"
     members = {
-        "address": str(address), "service": place.profile.url, "profile": place.name, "wallet": place.signer or "none",
+        "address": str(address), "service": place.profile.url, "profile": place.name, "wallet": place.wallet or "none",
         "protocol": place.profile.protocol, "credentials": where,
     }  # fmt: skip
     show_one(members, members, as_json=as_json)
@@ -117,7 +117,7 @@ def profiles(*, remove: str | None, as_json: bool | None) -> None:
         rows = [{"name": name, **asdict(profile)} for name, profile in known.all().items()]
     columns = [
         Column("NAME", lambda each: each["name"]), Column("URL", lambda each: each["url"]),
-        Column("ADDRESS", lambda each: each["address"] or ""), Column("WALLET", lambda each: each["signer"] or ""),
+        Column("ADDRESS", lambda each: each["address"] or ""), Column("WALLET", lambda each: each["wallet"] or ""),
         Column("PROTOCOL", lambda each: each["protocol"]),
     ]  # fmt: skip
     show_all(rows, columns, as_json=as_json, empty="no profiles; `muniment login` makes one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ _NEXT: Final = {
     "version-taken": "use a higher version in the manifest",
     "trigger-deactivated": "its owner deactivated it: sign a new trigger with another version",
     "cursor-too-old": "start over: remove the position file, or follow events with --reset",
-    "not-the-owner": "only the wallet that signed it can deactivate it: see --signer",
+    "not-the-owner": "only the wallet that signed it can deactivate it: see --wallet",
     "status-conflict": "`muniment intents show HASH` shows the present status",
     "unknown-path": "does a registry answer at this URL? See --url",
     "conflicting-credentials": "unset MUNIMENT_API_KEY or MUNIMENT_OPERATOR_KEY",
@@ -98,7 +99,7 @@ def failures() -> Generator[None]:
     except Refusal as error:
         raise _refused(error) from error
     except NotSignedBy as error:
-        raise FailedError(f"{error}: is it the wallet of this profile? See --signer") from error
+        raise FailedError(f"{error}: is it the wallet of this profile? See --wallet") from error
     except CannotSign as error:
         raise FailedError(printable(str(error))) from error
     except ImportError as error:
@@ -144,13 +145,14 @@ DEFAULT_URL: Final = "http://127.0.0.1:8787"
 DEFAULT_PROFILE: Final = "default"
 # The variables of the environment that these commands read; none is a setting of a service but the protocol name.
 VARIABLES: Final = (
-    "MUNIMENT_URL", "MUNIMENT_PROFILE", "MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD", "MUNIMENT_API_KEY",
-    "MUNIMENT_OPERATOR_KEY", "MUNIMENT_PROTOCOL_NAME",
+    "MUNIMENT_URL", "MUNIMENT_PROFILE", "MUNIMENT_WALLET", "MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD",
+    "MUNIMENT_API_KEY", "MUNIMENT_OPERATOR_KEY", "MUNIMENT_PROTOCOL_NAME",
 )  # fmt: skip
+_ADDRESS: Final = re.compile(r"(0[xX])?[0-9a-fA-F]{40}")
 # An unreachable service is reported after at most four seconds.
 _TRIES: Final = 4
-_NO_SIGNER: Final = (
-    "a wallet must sign this: set MUNIMENT_PRIVATE_KEY_FILE, or name a wallet with --signer (keystore:NAME, rpc:URL, "
+_NO_WALLET: Final = (
+    "a wallet must sign this: set MUNIMENT_PRIVATE_KEY_FILE, or name a wallet with --wallet (keystore:NAME, rpc:URL, "
     "command:LINE, browser), or log in with `muniment login`"
 )
 
@@ -171,7 +173,7 @@ def service_options(command: Command) -> Command:
     for option in (
         click.option("--no-verify", is_flag=True, help="Trust the service: check no signature, CID or hash."),
         click.option("--protocol", help="Protocol name of the registry, which signatures depend on; default: Mimic."),
-        click.option("--signer", help="Wallet: key, keystore:NAME, rpc:URL, command:LINE or browser."),
+        click.option("--wallet", help="What signs: key, keystore:NAME, rpc:URL, command:LINE or browser."),
     ):
         command = option(command)
     return place_options(command)
@@ -183,15 +185,15 @@ class Place:
 
     name: str
     profile: Profile
-    # The wallet that signs, as `--signer` names it; None: no option, variable or profile names one.
-    signer: str | None
+    # The wallet that signs, as `--wallet` names it; None: no option, variable or profile names one.
+    wallet: str | None
     verifies: bool
 
 
 def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
     """The service that the options name; else the environment, else a profile, else this machine.
 
-    Raises `ValueError` for an unknown profile, unless it `may_be_new`.
+    Raises `ValueError` for an address in place of a wallet, and for an unknown profile, unless it `may_be_new`.
     """
     from muniment.client.profiles import Profile, Profiles
 
@@ -203,9 +205,10 @@ def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
     is_chosen = flags["profile"] and not may_be_new
     url = flags["url"] or (None if is_chosen else os.environ.get("MUNIMENT_URL")) or profile.url
     protocol = flags.get("protocol") or os.environ.get("MUNIMENT_PROTOCOL_NAME") or profile.protocol
-    signer, address = _wallet(flags.get("signer"), profile)
+    named_wallet = flags.get("wallet") or (None if is_chosen else os.environ.get("MUNIMENT_WALLET")) or None
+    wallet, address = _wallet(named_wallet, profile)
     return Place(
-        named or DEFAULT_PROFILE, replace(profile, url=url, protocol=protocol, signer=signer, address=address), signer,
+        named or DEFAULT_PROFILE, replace(profile, url=url, protocol=protocol, wallet=wallet, address=address), wallet,
         verifies=not flags.get("no_verify"),
     )  # fmt: skip
 
@@ -214,12 +217,17 @@ def _wallet(given: str | None, profile: Profile) -> tuple[str | None, str | None
     """The wallet that signs, and its address if known without asking it."""
     from muniment.client.signers import KeySigner
 
+    if given is not None and _ADDRESS.fullmatch(given):
+        raise ValueError(
+            f"{given} is an address, which cannot sign: --wallet and MUNIMENT_WALLET take key, keystore:NAME, rpc:URL, "
+            "command:LINE or browser; to filter by who signed, use --signer ADDRESS"
+        )
     has_key = bool(os.environ.get("MUNIMENT_PRIVATE_KEY") or os.environ.get("MUNIMENT_PRIVATE_KEY_FILE"))
     if given == "key" or (given is None and has_key):
         return "key", KeySigner.from_environment().address
     if given is not None:
-        return given, profile.address if given == profile.signer else None
-    return None if profile.signer == "key" else profile.signer, profile.address
+        return given, profile.address if given == profile.wallet else None
+    return None if profile.wallet == "key" else profile.wallet, profile.address
 
 
 @contextmanager
@@ -254,7 +262,7 @@ def connected(
         api_key = api_key or os.environ.get("MUNIMENT_API_KEY") or stored.get("apiKey")
     token = stored.get("token")
     has_credential = {"": True, "signature": False, "token": token is not None, "key": api_key is not None}[needs]
-    if signer is None and (not has_credential or (needs and place.signer == "key")):
+    if signer is None and (not has_credential or (needs and place.wallet == "key")):
         signer = signer_of_place(place)
     with Registry(
         place.profile.url, signer=signer, api_key=api_key, operator_key=os.environ.get("MUNIMENT_OPERATOR_KEY") or None,
@@ -268,9 +276,9 @@ def signer_of_place(place: Place) -> Signer:
     """The wallet of `place`. Raises `NeedsLoginError` when none is named."""
     from muniment.client import signer_of
 
-    if place.signer is None:
-        raise NeedsLoginError(_NO_SIGNER)
-    return signer_of(place.signer, address=place.profile.address)
+    if place.wallet is None:
+        raise NeedsLoginError(_NO_WALLET)
+    return signer_of(place.wallet, address=place.profile.address)
 
 
 def follow_options(command: Command) -> Command:

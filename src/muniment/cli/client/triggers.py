@@ -191,17 +191,17 @@ def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
 
 
 @triggers.command("list")
-@click.option("--by", metavar="ADDRESS", help="Only those of this wallet.")
+@click.option("--signer", metavar="ADDRESS", help="Only those that this address signed.")
 @click.option("--function", "cid", help="Only those of this function.")
 @click.option("--active/--ended", default=None, help="Only active ones, or only the others.")
 @service_options
 @table_options
 def list_triggers(
-    *, by: str | None, cid: str | None, active: bool | None, as_json: bool | None, whole: bool, **flags: Any
+    *, signer: str | None, cid: str | None, active: bool | None, as_json: bool | None, whole: bool, **flags: Any
 ) -> None:
     """List triggers, the oldest first. The signature of each is checked."""
     with opened(flags) as registry:
-        found = registry.triggers.list(signer=by, function_cid=cid, active=active)
+        found = registry.triggers.list(signer=signer, function_cid=cid, active=active)
         show_all(found, _columns(whole=whole), as_json=as_json, empty="no triggers")
 
 
@@ -217,17 +217,17 @@ def show_trigger(sig: str, *, as_json: bool | None, **flags: Any) -> None:
 
 
 @triggers.command("follow")
-@click.option("--by", metavar="ADDRESS", help="Only those of this wallet.")
+@click.option("--signer", metavar="ADDRESS", help="Only those that this address signed.")
 @click.option("--function", "cid", help="Only those of this function.")
 @follow_options
 @service_options
 @table_options
 def follow_triggers(
-    *, by: str | None, cid: str | None, state: Path | None, as_json: bool | None, whole: bool, **flags: Any
+    *, signer: str | None, cid: str | None, state: Path | None, as_json: bool | None, whole: bool, **flags: Any
 ) -> None:
     """Show triggers as they are registered, until Ctrl-C: all, or with --state those since the last start."""
-    with followed(flags, state, {"of": "triggers", "by": by, "function": cid}) as (registry, position):
-        pages = registry.triggers.follow(after=position.read(), signer=by, function_cid=cid)
+    with followed(flags, state, {"of": "triggers", "signer": signer, "function": cid}) as (registry, position):
+        pages = registry.triggers.follow(after=position.read(), signer=signer, function_cid=cid)
         for page in pages:
             show_all(page, _columns(whole=whole), as_json=as_json, empty="")
             position.write(page.cursor)

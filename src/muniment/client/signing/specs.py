@@ -50,7 +50,7 @@ def signer_of(spec: str, *, address: str | None = None, password: Callable[[], s
 
         return BrowserSigner(address=rest or address)
     raise ValueError(
-        f"unknown signer {spec!r}: use key, keystore:NAME, rpc:URL[#ADDRESS], command:LINE or browser[:ADDRESS]"
+        f"unknown wallet {spec!r}: use key, keystore:NAME, rpc:URL[#ADDRESS], command:LINE or browser[:ADDRESS]"
     )
 
 
