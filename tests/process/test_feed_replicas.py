@@ -24,8 +24,8 @@ from replicas_world import (
     primary,
     replica,
     sees,
+    standing_still,
     started,
-    until,
     until_served_by,
 )
 from service import Service
@@ -93,10 +93,6 @@ async def a_stream(client: httpx2.AsyncClient, **given: Any) -> AsyncGenerator[E
         await stream.close()
 
 
-async def pause(replica: Cluster) -> None:
-    await replica.execute("SELECT pg_wal_replay_pause()")
-
-
 async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
     service: Service, replica: Cluster
 ) -> None:
@@ -106,29 +102,33 @@ async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
         start = Poller(writer, "/events")
         await start.read_to_end()  # the beginning, which is ten minutes ago
         await start.read_to_end()
-        await until_served_by(replica, first, second, third, times=2)
-        poller, waiter = Poller(first, start.target), Poller(second, f"{start.target}&wait=5")
         stream = await stack.enter_async_context(a_stream(fourth, after=start.cursor))
-        await pause(replica)
-        sigs = [(await register(writer, new_draft(cid, Wallet(1))))["sig"] for _ in range(TRIGGERS)]
-        async with asyncio.timeout(SECONDS_MAX):
-            # These get their events as soon as without a replica.
-            await waiter.read_until(TRIGGERS)
-            assert waiter.empty_pages == 0, "a wait ends with an event"
-            assert [(await stream.event()).data["subject"] for _ in sigs] == waiter.subjects == sigs
-            # This one begins at a place that the replica does not have yet.
-            ahead = Poller(third, f"/events?cursor={waiter.cursor}")
-            for _ in range(10):
-                await asyncio.gather(ahead.read(), poller.read())
-            assert poller.empty_pages > 0, "the replica has answered"
-            await replica.execute("SELECT pg_wal_replay_resume()")
-            await poller.read_until(TRIGGERS)
-            assert poller.subjects == sigs
-            last = (await register(writer, new_draft(cid, Wallet(1))))["sig"]
-            assert (await stream.event()).data["subject"] == last
-            await asyncio.gather(waiter.read_until(TRIGGERS + 1), poller.read_until(TRIGGERS + 1), ahead.read_until(1))
-    assert waiter.subjects == poller.subjects == [*sigs, last]
-    assert ahead.subjects == [last]
+        async for _ in standing_still(replica, first, second, third, times=2):
+            poller, waiter = Poller(first, start.target), Poller(second, f"{start.target}&wait=5")
+            sigs = [(await register(writer, new_draft(cid, Wallet(1))))["sig"] for _ in range(TRIGGERS)]
+            async with asyncio.timeout(SECONDS_MAX):
+                # These get their events as soon as without a replica.
+                await waiter.read_until(TRIGGERS)
+                assert waiter.empty_pages == 0, "a wait ends with an event"
+                assert [(await stream.event()).data["subject"] for _ in sigs] == waiter.subjects == sigs
+                # This one begins at a place that the replica does not have yet.
+                ahead = Poller(third, f"/events?cursor={waiter.cursor}")
+                for _ in range(10):
+                    await asyncio.gather(ahead.read(), poller.read())
+                if not poller.empty_pages:  # the primary has answered: again
+                    start.target = ahead.target
+                    continue
+                await replica.execute("SELECT pg_wal_replay_resume()")
+                await poller.read_until(TRIGGERS)
+                assert poller.subjects == sigs
+                last = (await register(writer, new_draft(cid, Wallet(1))))["sig"]
+                assert (await stream.event()).data["subject"] == last
+                await asyncio.gather(
+                    waiter.read_until(TRIGGERS + 1), poller.read_until(TRIGGERS + 1), ahead.read_until(1)
+                )
+            assert waiter.subjects == poller.subjects == [*sigs, last]
+            assert ahead.subjects == [last]
+            return
 
 
 async def test_a_start_without_cursor_is_not_ahead_of_the_listings_of_a_late_replica(
@@ -139,21 +139,22 @@ async def test_a_start_without_cursor_is_not_ahead_of_the_listings_of_a_late_rep
             before = await deploy(writer, Bundle("before the lag that is allowed"))
             await primary.execute("UPDATE events SET at_ms = at_ms - 1200000")
             cid = await deploy(writer, Bundle("within it"))
-            await until_served_by(replica, other, times=2)
-            await pause(replica)
-            sig = (await register(writer, new_draft(cid, Wallet(2))))["sig"]
-            await until(lambda: sees(other, sig), holds=False)
+            sigs: list[str] = []
+            async for _ in standing_still(replica, other, times=2):
+                sigs.append((await register(writer, new_draft(cid, Wallet(2))))["sig"])
+                if not await sees(other, sigs[-1]):
+                    break
             poller = Poller(other, "/events")
             await poller.read()
             async with a_stream(other) as stream:
                 async with asyncio.timeout(SECONDS_MAX):
                     shown: list[str] = []
-                    while sig not in shown:
+                    while sigs[-1] not in shown:
                         shown.append((await stream.event()).data["subject"])
                     poller.target += "&wait=5"
-                    while sig not in poller.subjects:
+                    while sigs[-1] not in poller.subjects:
                         await poller.read()
-    assert poller.subjects == shown == [cid, sig]
+    assert poller.subjects == shown == [cid, *sigs]
     assert before not in shown
 
 
@@ -168,7 +169,7 @@ async def test_a_client_that_got_an_event_reads_the_change_at_once(
         await start.read_to_end()
         await start.read_to_end()
         await until_served_by(replica, other, times=2)
-        await pause(replica)
+        await replica.execute("SELECT pg_wal_replay_pause()")
         told = told_by_stream(other, start) if way == "stream" else told_by_poll(other, start)
         body = {"triggerSigs": [trigger["sig"]], "signature": wallet.sign_deactivation([trigger["sig"]])}
         assert (await writer.post("/triggers/deactivate", json=body)).status_code == 204

@@ -24,6 +24,7 @@ from replicas_world import (
     sees,
     service,
     sigs_seen,
+    standing_still,
     started,
     until,
     until_served_by,
@@ -51,9 +52,11 @@ async def test_a_writer_sees_its_writes_immediately_and_others_when_the_replica_
             sigs.append(trigger["sig"])
             for seen in await asyncio.gather(*(sigs_seen(writer) for _ in range(6))):
                 assert set(sigs) <= set(seen)
-        await replica.execute("SELECT pg_wal_replay_pause()")
-        last = (await register(writer, new_draft(cid, Wallet(1))))["sig"]
-        await until(lambda: sees(other, last), holds=False)
+        last = ""
+        async for _ in standing_still(replica, other):
+            last = (await register(writer, new_draft(cid, Wallet(1))))["sig"]
+            if not await sees(other, last):
+                break
         await replica.execute("SELECT pg_wal_replay_resume()")
         await until(lambda: sees(other, last))
         await until_served_by(replica, other, writer)
@@ -85,28 +88,26 @@ async def test_metrics_show_the_lag_of_the_replica_and_its_reads(service: Servic
 async def test_a_writer_sees_its_changes_immediately(service: Service, replica: Cluster) -> None:
     async with a_client(service) as owner, a_client(service) as other:
         wallet = Wallet(2)
-        trigger = await register(owner, new_draft(await deploy(owner), wallet))
-        sig = trigger["sig"]
-        await until_served_by(replica, owner, other)
-        await replica.execute("SELECT pg_wal_replay_pause()")
-        body = {"triggerSigs": [sig], "signature": wallet.sign_deactivation([sig])}
-        assert (await owner.post("/triggers/deactivate", json=body)).status_code == 204
-        for answer in await asyncio.gather(*(owner.get(f"/triggers/{sig}") for _ in range(12))):
-            assert "deactivateSig" in ok(answer).json()
-
-        async def is_old() -> bool:
-            return "deactivateSig" not in ok(await other.get(f"/triggers/{sig}")).json()
-
-        await until(is_old)
+        cid = await deploy(owner)
+        sig = (await register(owner, new_draft(cid, wallet)))["sig"]
+        async for _ in standing_still(replica, owner, other):
+            body = {"triggerSigs": [sig], "signature": wallet.sign_deactivation([sig])}
+            assert (await owner.post("/triggers/deactivate", json=body)).status_code == 204
+            for answer in await asyncio.gather(*(owner.get(f"/triggers/{sig}") for _ in range(12))):
+                assert "deactivateSig" in ok(answer).json()
+            if "deactivateSig" not in ok(await other.get(f"/triggers/{sig}")).json():
+                break
+            sig = (await register(owner, new_draft(cid, wallet)))["sig"]
 
 
 async def test_a_record_that_the_replica_lacks_is_found_by_its_key(service: Service, replica: Cluster) -> None:
     async with a_client(service) as writer, a_client(service) as other:
-        await until_served_by(replica, other)
-        await replica.execute("SELECT pg_wal_replay_pause()")
-        cid = await deploy(writer, Bundle(name="Only at the primary"))
-        trigger = await register(writer, new_draft(cid, Wallet(3)))
-        await until(lambda: sees(other, trigger["sig"]), holds=False)
+        cid, trigger = "", dict[str, Any]()
+        async for _ in standing_still(replica, other):
+            cid = await deploy(writer, Bundle(name=f"After {cid}"))
+            trigger = await register(writer, new_draft(cid, Wallet(3)))
+            if not await sees(other, trigger["sig"]):
+                break
         assert ok(await other.get(f"/triggers/{trigger['sig']}")).json() == trigger
         assert ok(await other.get(f"/functions/{cid}")).json()["CID"] == cid
         assert (await other.get(f"/functions/{cid}/manifest")).status_code == 200

@@ -107,6 +107,20 @@ async def until_served_by(replica: Cluster, *clients: httpx2.AsyncClient, times:
         await connection.close()
 
 
+async def standing_still(replica: Cluster, *clients: httpx2.AsyncClient, times: int = 20) -> AsyncGenerator[None]:
+    """Turns in which these clients are served by the replica, whose replay is then paused; at most ten.
+
+    A process whose replica gets a new connection, or answers late, in a pause reads from the primary until the pause
+    ends. So a test leaves the loop in a turn that showed what it waits for.
+    """
+    for _ in range(10):
+        await until_served_by(replica, *clients, times=times)
+        await replica.execute("SELECT pg_wal_replay_pause()")
+        yield
+        await replica.execute("SELECT pg_wal_replay_resume()")
+    pytest.fail("the replica was read in none of ten pauses")
+
+
 async def _is_served(connection: Any, client: httpx2.AsyncClient) -> bool:
     """Whether a read of this client goes to the server of a connection."""
     before = await connection.fetchval("SELECT clock_timestamp()::text")
