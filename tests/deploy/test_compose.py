@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import yaml
 from programs import DEPLOY, packaged, run
@@ -44,6 +45,28 @@ def test_the_proxy_that_the_service_trusts_is_in_its_network() -> None:
     assert config["networks"]["front"]["ipam"]["config"] == [{"subnet": trusted}]
     assert [name for name, each in config["services"].items() if "front" in each["networks"]] == ["caddy", "muniment"]
     assert [name for name, each in config["services"].items() if "ports" in each] == ["caddy"]
+
+
+def test_one_service_builds_the_image_of_all() -> None:
+    done = run(packaged("docker-compose"), "--file", COMPOSE, "--profile", "relayer", "config", **SITE)
+    config = yaml.safe_load(done.stdout)["services"]
+    ours = {name for name, each in config.items() if each["image"] == "muniment"}
+    assert ours == {"migrate", "muniment", "relayer"}
+    assert [name for name, each in config.items() if "build" in each] == ["muniment"]
+    build = config["muniment"]["build"]
+    assert (Path(build["context"]) / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+    assert build["args"]["LOCK"] == "requirements.lock"
+
+
+def test_the_transparency_log_has_a_name_and_a_key() -> None:
+    done = run(packaged("docker-compose"), "--file", COMPOSE, "config", **SITE)
+    config = yaml.safe_load(done.stdout)["services"]
+    for name in ("migrate", "muniment"):
+        environment = config[name]["environment"]
+        assert environment["MUNIMENT_TLOG_NAME"] == SITE["SITE"]
+        files = {value for key, value in environment.items() if key.endswith("_FILE")}
+        assert files == {f"/run/secrets/{each['source']}" for each in config[name]["secrets"]}
+        assert environment["MUNIMENT_TLOG_KEY_FILE"] in files
 
 
 def test_images_of_others_are_named_by_their_digest() -> None:

@@ -75,6 +75,18 @@ def test_kubernetes_sets_no_variable_that_is_a_setting(overlay: str) -> None:
     assert [pod["enableServiceLinks"] for pod in pods] == [False] * len(pods)
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_transparency_log_has_a_place_for_its_name_and_its_key(overlay: str) -> None:
+    """On SQLite the service makes the key; on PostgreSQL it never signs without one."""
+    made = objects(overlay)
+    assert made["ConfigMap"]["data"]["MUNIMENT_TLOG_NAME"] == ""
+    assert ("MUNIMENT_TLOG_KEY_FILE" in made["ConfigMap"]["data"]) == (overlay == "postgres")
+    for pod in (made[kind]["spec"]["template"]["spec"] for kind in ("Deployment", "Job") if kind in made):
+        mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+        files = [Path(value) for name, value in made["ConfigMap"]["data"].items() if name.endswith("_FILE")]
+        assert {str(file.parent) for file in files} == {mounts["secret"]}
+
+
 def test_one_pod_has_the_volume_of_sqlite() -> None:
     deployment = objects("sqlite")["Deployment"]["spec"]
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})

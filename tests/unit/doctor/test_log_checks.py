@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from breaking import breaks
-from muniment.operate.doctor.findings import Examined, Level
+from muniment.operate.doctor.findings import Examined, Finding, Level
 from muniment.operate.doctor.log import check_log, judge_log
+from muniment.service.context import Context
 from muniment.service.resources.log.store import Epoch
-from muniment.service.running.settings import Settings
-from muniment.service.storage import open_database
 
 NOW_MS = 1_795_204_080_000
 EPOCH = Epoch(
@@ -40,9 +39,19 @@ def test_a_log_that_grows_is_well() -> None:
     assert judge_log(EPOCH, NOW_MS).level == Level.OK
 
 
-async def test_a_registry_without_a_log_is_told_how_to_begin_one(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, tlog_name="")
-    database = open_database(settings.database_url, data_dir=tmp_path)
-    await database.migrate()
-    assert (await check_log(Examined(settings, opened=database))).message.startswith("there is none; to begin one, set")
-    await database.close()
+@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+async def test_a_registry_without_a_log_is_told_what_is_missing(context: Context) -> None:
+    """On SQLite the service makes a key; on PostgreSQL the log waits for one."""
+
+    async def found(**changes: str) -> Finding:
+        return await check_log(Examined(replace(context.settings, **changes), opened=context.database))
+
+    assert (await found(tlog_name="")).message.startswith("there is none; to begin one, set MUNIMENT_TLOG_NAME")
+    begins = (Level.OK, "it begins when the service runs")
+    keyless = await found(tlog_name="registry.example")
+    if context.database.is_shared:
+        assert (keyless.level, keyless.remedy) == (Level.WARN, "set MUNIMENT_TLOG_KEY for the service")
+    else:
+        assert (keyless.level, keyless.message) == begins
+    keyed = await found(tlog_name="registry.example", tlog_key="11" * 32)
+    assert (keyed.level, keyed.message) == begins
