@@ -3,7 +3,7 @@
 Usage: shards.py [URL]. It sends a request of every operation to the application on PostgreSQL, notes its statements,
 and finds for each layout the shards that a router must ask: one where a statement names the value of the shard key,
 otherwise all. URL is an empty database with every migration; without it, the program makes a cluster of its own.
-The table is in docs/run/past-one-primary.md, which a test compares.
+The table is in docs/develop/past-one-primary.md, which a test compares.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes of a row and of each of its index entries on PostgreSQL: what docs/run/past-one-primary.md multiplies.
+"""Bytes of a row and of each of its index entries on PostgreSQL: what docs/develop/past-one-primary.md multiplies.
 
 Usage: sizes.py [ROWS], 10,000 unless it is said. It loads so many triggers and intents, each intent with a proposal,
 three log lines and five entries of the audit log; then a third more with all indexes in place, as a running service

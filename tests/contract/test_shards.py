@@ -1,4 +1,4 @@
-"""docs/run/past-one-primary.md has the table of shards that bench/shards.py computes."""
+"""docs/develop/past-one-primary.md has the table of shards that bench/shards.py computes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 from golden import ROOT
 
-PAGE = ROOT / "docs" / "run" / "past-one-primary.md"
+PAGE = ROOT / "docs" / "develop" / "past-one-primary.md"
 
 
 @pytest.mark.long
