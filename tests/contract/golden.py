@@ -39,10 +39,9 @@ def errors_table() -> str:
     """Table of all error codes, by status."""
     refusals = sorted(all_refusals(), key=lambda refusal: (status_of(refusal), refusal.code))
     rows = [
-        (str(status_of(each)), f"`{each.code}`", each.title, " ".join((inspect.getdoc(each) or "").split()))
-        for each in refusals
+        (str(status_of(each)), f"`{each.code}`", " ".join((inspect.getdoc(each) or "").split())) for each in refusals
     ]
-    return _table(("Status", "Code", "Title", "Meaning"), rows)
+    return _table(("Status", "Code", "Meaning"), rows)
 
 
 def licences_table() -> str:

@@ -55,12 +55,10 @@ def _fields(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def described(page: str) -> dict[str, dict[str, str]]:
     """The check of each field by record, from the page."""
     found: dict[str, dict[str, str]] = {}
-    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
-        record, _, rest = section.partition("\n")
-        rows = re.findall(r"^\| (`[^|]*`) \| ([^|]+) \|$", rest, re.MULTILINE)
-        named = [(name, said) for names, said in rows for name in re.findall(r"`([^`]+)`", names)]
-        assert len(named) == len({name for name, _ in named}), f"{record} has a field twice"
-        found[record] = dict(named)
+    for record, names, said in re.findall(r"^\| (\w+) \| (`[^|]*`) \| ([^|]+) \|$", page, re.MULTILINE):
+        for name in re.findall(r"`([^`]+)`", names):
+            assert name not in found.setdefault(record, {}), f"{record} has the field {name} twice"
+            found[record][name] = said
     return found
 
 
@@ -87,7 +85,7 @@ def test_a_new_field_or_record_is_noticed() -> None:
         answers = {"200": {"content": content}, "400": {"content": {"$ref": "#/components/schemas/Problem"}}, "204": {}}
         return {"paths": {"/ones": {"get": {"responses": answers}}}, "components": {"schemas": schemas}}
 
-    page = "# Page\n## One\n| field | checked by |\n|---|---|\n| `a`, `b` | log |\n"
+    page = "# Page\n| record | fields | checked by |\n|---|---|---|\n| One | `a`, `b` | log |\n"
     one = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     text = {"type": "string"}
     assert missing(shown({"One": one, "Unused": one}), page) == []
