@@ -1,4 +1,4 @@
-"""The programs of docs/use/client.md, run as they are printed against a service."""
+"""The programs of docs/use/client.md and docs/use/first-steps.md, run as they are printed against a service."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ from muniment.protocol.intents.types import AnyNewIntent
 from service import Service
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "use" / "client.md").read_text("utf-8"), re.DOTALL)
-FIRST, PROVE, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = PROGRAMS
-[README] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+
+
+def programs(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "use" / page).read_text("utf-8"), re.DOTALL)
+
+
+FIRST, PROVE, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = programs("client.md")
+[LIST] = programs("first-steps.md")
 PRINTED_URL = "http://127.0.0.1:8787"
 SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
 SECONDS_MAX = 60.0
@@ -107,11 +112,11 @@ def test_the_first_program_deploys_signs_creates_follows_and_deactivates(service
     assert f"Function {said['deployed']} may run" in "\n".join(lines)
 
 
-async def test_the_program_of_the_readme_lists_active_triggers(service: Service, folder: Path) -> None:
+async def test_the_program_of_the_first_steps_lists_active_triggers(service: Service, folder: Path) -> None:
     async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
         cid = await deploy(client)
         await register(client, TriggerDraft(cid, OWNER))
-    assert run(README, folder, service.url) == [f"{OWNER.address} {cid} Every six hours"]
+    assert run(LIST, folder, service.url) == [f"{OWNER.address} {cid} Every six hours"]
 
 
 async def test_the_program_for_proofs_says_where_a_trigger_is_in_the_log(service: Service, folder: Path) -> None:
