@@ -23,7 +23,7 @@ DEACTIVATION: Final = 3
 KINDS: Final[tuple[int, ...]] = (FUNCTION, TRIGGER, DEACTIVATION)
 _RUN_MAX: Final = 256
 _COLUMNS: Final = "epoch, origin, vkeys, state, why, place, size, root, backfilled, note, note_size, opened_at_ms"
-# Every change of the state of an epoch, by step. docs/transparency-log.md draws them; a test compares both.
+# Every change of the state of an epoch, by step. docs/develop/database.md draws them; a test compares both.
 STEPS: Final[Mapping[str, frozenset[tuple[State, State]]]] = {
     "append": frozenset({("open", "open")}),
     "publish": frozenset({("open", "open"), ("closing", "closing")}),
