@@ -117,6 +117,38 @@ def test_list_asks_for_the_newest_and_shows_a_run_a_line(person: Person, middle:
     assert middle.asked[-1].target == "/executions?sort=-1&limit=30"
 
 
+def test_list_says_that_there_are_more_than_it_prints(person: Person, middle: Middle) -> None:
+    row = {name: value for name, value in answered(new_run()).items() if name not in {"inputs", "context"}}
+    link = {"content-type": "application/json", "link": '</executions?sort=-1&cursor=b>; rel="next"'}
+
+    def behave(asked: Asked, forward: Forward) -> Answered:
+        del forward
+        is_last = "cursor=" in asked.target
+        return Answered(200, {} if is_last else link, json.dumps([row] * (1 if is_last else 30)).encode())
+
+    with middle.behaving(behave):
+        for options, count, said in (([], 30, "--all prints more"), (["--limit", "30"], 30, ""), (["--all"], 31, "")):
+            result = person.run("runs", "list", *options)
+            assert (result.exit_code, len(result.stdout.splitlines())) == (0, count), result.output
+            assert said in result.stderr
+            assert bool(said) is bool(result.stderr)
+
+
+def test_a_short_hash_names_one_of_the_newest_runs_or_none(person: Person, middle: Middle) -> None:
+    row = {name: value for name, value in answered(new_run()).items() if name not in {"inputs", "context"}}
+    rows = [{**row, "hash": f"0x{'ab' * 4}{number:056x}"} for number in range(2)]
+    given = {
+        "0xABABab": "0xababab is the beginning of 2 runs: give more characters",
+        "0xabababab1…": "none of the newest 500 runs begins with 0xabababab1: give the whole value",
+        "0xabab": "invalid-",  # too short to be looked for
+    }
+    for start, said in given.items():
+        with middle.behaving(telling(rows)):
+            result = person.run("runs", "show", start, "--no-verify")
+        assert (result.exit_code, said in result.stderr) == (2, True), result.output
+    assert middle.asked[-1].target == "/executions?sort=-1&limit=100"
+
+
 def test_the_newest_run_of_each_of_several_triggers(person: Person, middle: Middle) -> None:
     row = {name: value for name, value in answered(new_run()).items() if name not in {"inputs", "context"}}
     other = "0x" + "34" * 64 + "1b"
@@ -130,6 +162,7 @@ WRONG = {
     "another filter": ["--latest", "--trigger", SIG, "--result", "nothing"],
     "several triggers": ["--trigger", SIG, "--trigger", SIG],
     "no limit": ["--limit", "0"],
+    "limit and all": ["--limit", "3", "--all"],
     "no result": ["--result", "something"],
 }
 

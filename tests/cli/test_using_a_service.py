@@ -49,6 +49,7 @@ def test_a_function_is_deployed_shown_and_downloaded(person: Person, tmp_path: P
     assert json.loads((tmp_path / "build/CID.json").read_text()) == {"CID": cid}
     assert cid in [each["CID"] for each in person.records("functions", "list", "--creator", person.wallet.address)]
     assert person.json("functions", "show", cid)["name"] == "Transfer"
+    assert person.json("functions", "show", f"{cid[:14]}…")["CID"] == cid
     assert "amount: uint256" in person.done("functions", "show", cid, "--columns")
     person.done("functions", "download", cid, tmp_path / "copy")
     assert (tmp_path / "copy/function.wasm").read_bytes() == (SAMPLE / "function.wasm").read_bytes()
@@ -68,11 +69,18 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     mine = ["triggers", "list", "--signer", person.wallet.address, "--function", cid]
     assert sig in [each["sig"] for each in person.records(*mine, "--active")]
     shown = person.done(*mine, "--active", "--columns")
-    assert f"{sig[:14]}…{sig[-4:]}" in shown
+    assert f"{sig[:10]}…" in shown
     assert sig not in shown
+    assert "Transfer" in shown
+    assert "every 6 hours" in shown
+    assert person.json("triggers", "show", f"{sig[:10]}…") == trigger
     assert sig in person.done(*mine, "--columns", "--whole")
-    person.done("triggers", "deactivate", sig)
-    assert sig in [each["sig"] for each in person.records(*mine, "--ended")]
+    second = person.json("triggers", "create", *draft(cid, "3.0.1"))["sig"]
+    assert [each["sig"] for each in person.records(*mine)] == [second, sig]
+    assert [each["sig"] for each in person.records(*mine, "--limit", "1")] == [second]
+    ended = person.run("triggers", "deactivate", sig[:10])
+    assert (ended.exit_code, f"{sig[:10]} is {sig}" in ended.stderr) == (0, True), ended.output
+    assert [each["sig"] for each in person.records(*mine, "--ended", "--all")] == [sig]
     assert "deactivated (as the service says)" in person.done("triggers", "show", sig, "--columns")
 
 
@@ -95,7 +103,7 @@ def test_intents_are_written_and_read(person: Person, key: str) -> None:
     person.done("intents", "log", hash_, "began \u202e", "--level", "warning")
     offered = person.json("intents", "propose", hash_, "-", stdin=json.dumps(proposal()))
     assert person.json("intents", "move", hash_, "enqueued")["status"] == "enqueued"
-    shown = person.done("intents", "show", hash_, "--columns")
+    shown = person.done("intents", "show", hash_[:12], "--columns")
     assert "warning: began \\u202e" in shown
     assert f"{offered['hash']} by" in shown
     assert "enqueued (as the service says)" in shown
@@ -117,7 +125,8 @@ def test_a_mirror_grows_and_can_be_imported_elsewhere(person: Person, key: str, 
     count = len(file.read_text().splitlines())
     with file.open("a") as half:
         half.write('{"half of a line that a crash has left')
-    person.done("intents", "put", "-", stdin=json.dumps(intent(15)))
+    newest = person.json("intents", "put", "-", stdin=json.dumps(intent(15)))["hash"]
+    assert [each["hash"] for each in person.records("intents", "list", "--limit", "1")] == [newest]
     person.done("intents", "download", file)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(lines) == count + 1

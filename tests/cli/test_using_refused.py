@@ -188,6 +188,7 @@ def test_a_terminal_gets_columns_in_colours_and_a_pipe_gets_json(person: Person,
     cid = person.deployed(tmp_path / "build")
     person.done("triggers", "create", *draft(cid, "8.0.0"), "--description", "a \u202e stranger's \x1b[31m text")
     mine = ["triggers", "list", "--signer", person.wallet.address]
+    (record,) = person.records(*mine)
     status, shown = on_a_terminal(person, *mine)
     assert status == 0
     head, row = shown.replace("\r\n", "\n").strip().split("\n")
@@ -198,7 +199,11 @@ def test_a_terminal_gets_columns_in_colours_and_a_pipe_gets_json(person: Person,
     assert "\x1b" not in plain
     head, row = plain.replace("\r\n", "\n").strip().split("\n")
     assert head.index("STATUS") == row.index("active")
-    (record,) = person.records(*mine)
+    _, narrow = on_a_terminal(person, *mine, NO_COLOR="1", COLUMNS="60")
+    lines = narrow.replace("\r\n", "\n").strip().split("\n")
+    assert max(map(len, lines)) <= 60
+    assert [each.split()[0] for each in lines] == ["SIGNATURE", f"{record['sig'][:10]}…"]
+    assert lines[0].split()[1:5] == ["STATUS", "FUNCTION", "WHEN", "(UTC)"]
     assert record["description"] == "a \u202e stranger's \x1b[31m text"
 
 

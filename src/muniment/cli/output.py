@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from muniment import durable
+from muniment.cli.fitting import cut, fitted, terminal_width
 from muniment.protocol.errors import Refusal
 from muniment.service.running.settings import SettingError
 
@@ -30,9 +31,11 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 # Rows whose widths decide the columns; later rows may be wider.
 _ROWS_MEASURED: Final = 100
-# Signatures and hashes begin like this and go on.
-_SHORT: Final = 14
-_LONG: Final = 46
+# The characters of a short signature or hash, of a short CID, and of the beginning of a short address: enough to tell
+# apart those of a registry.
+_SHORT: Final = 10
+_SHORT_CID: Final = 14
+_SHORT_ADDRESS: Final = 8
 _STATUS_COLORS: Final = {
     "active": "green", "succeeded": "green", "created": "cyan", "ended": "yellow", "expired": "yellow",
     "deactivated": "red", "failed": "red", "discarded": "red",
@@ -82,12 +85,14 @@ def print_text(text: str) -> None:
         click.echo(printable(text, keeps="\n"))
 
 
-def print_result(result: object, text: str, *, as_json: bool) -> None:
-    """Print the result of a command: as JSON, or its text."""
+def print_result(result: object, text: str, *, as_json: bool, empty: str = "") -> None:
+    """Print the result of a command: as JSON, or its text. Without text, print `empty` on standard error."""
     if as_json:
         print_json(result)
-    else:
+    elif text or not empty:
         print_text(text)
+    else:
+        print_note(empty)
 
 
 def print_json(value: Any, *, err: bool = False) -> None:
@@ -312,10 +317,17 @@ class Column:
     title: str
     text: Callable[[Any], str]
     is_status: bool = False
+    # Whether its texts may be cut to fit a terminal.
+    may_be_cut: bool = False
 
 
-def show_all(records: Iterable[T], columns: Sequence[Column], *, as_json: bool | None, empty: str) -> None:
-    """Print records as they come. Without records, print `empty` on standard error."""
+def show_all(
+    records: Iterable[T], columns: Sequence[Column], *, as_json: bool | None, empty: str, fits: bool = False
+) -> None:
+    """Print records as they come. Without records, print `empty` on standard error.
+
+    With `fits` the columns fit into a terminal: the texts of some are cut, and the last columns may be left out.
+    """
     if is_for_programs(as_json):
         for record in records:
             print_json(record)
@@ -327,11 +339,16 @@ def show_all(records: Iterable[T], columns: Sequence[Column], *, as_json: bool |
         return
     titles = [column.title for column in columns]
     widths = [max(map(len, each)) for each in zip(titles, *first, strict=True)]
+    room = terminal_width() if fits and sys.stdout.isatty() else None
+    if room is not None:
+        widths = fitted(widths, [column.may_be_cut for column in columns], room)
     click.echo(_styled("  ".join(map(str.ljust, titles, widths)).rstrip(), bold=True))
     for row in chain(first, (_texts(each, columns) for each in found)):
         cells = [
-            _styled(text.ljust(width), fg=_STATUS_COLORS.get(text)) if column.is_status else text.ljust(width)
-            for column, text, width in zip(columns, row, widths, strict=True)
+            _styled(text.ljust(width), fg=_STATUS_COLORS.get(text))
+            if column.is_status
+            else (text if room is None else cut(text, width)).ljust(width)
+            for column, text, width in zip(columns, row, widths, strict=False)
         ]
         click.echo("  ".join(cells).rstrip())
 
@@ -350,8 +367,13 @@ def show_one(record: object, members: Mapping[str, str], *, as_json: bool | None
 
 
 def short(text: str, *, whole: bool = False) -> str:
-    """A signature or hash, or its beginning and end."""
-    return text if whole or len(text) <= _LONG else f"{text[:_SHORT]}…{text[-4:]}"
+    """The beginning of a signature, hash or CID, which commands take in its place; the text itself if `whole`."""
+    return text if whole else f"{text[: _SHORT if text.startswith('0x') else _SHORT_CID]}…"
+
+
+def short_address(address: str, *, whole: bool = False) -> str:
+    """The beginning and the end of an address; the address itself if `whole`."""
+    return address if whole else f"{address[:_SHORT_ADDRESS]}…{address[-4:]}"
 
 
 def ago(text: str) -> str:

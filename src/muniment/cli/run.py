@@ -10,6 +10,7 @@ import click
 
 from muniment.cli.client.runs import TYPES, read_and_logged
 from muniment.cli.client.service import failures, opened, place_of, service_options
+from muniment.cli.client.short_ids import whole_trigger
 from muniment.cli.client.triggers import read_inputs
 from muniment.cli.options import chains_option
 from muniment.cli.output import print_note, shape_options, show_one
@@ -90,7 +91,7 @@ def _subject(folder: Path | None, flags: Mapping[str, Any]) -> tuple[Trigger | N
     with opened(flags) as registry:
         if flags["sig"] is None:
             return None, registry.functions.bundle(flags["cid"]), flags["cid"]
-        trigger = registry.triggers.get(flags["sig"])
+        trigger = registry.triggers.get(whole_trigger(registry, flags["sig"], flags))
         if folder is None:
             return trigger, registry.functions.bundle(trigger.function_cid), trigger.function_cid
     bundle = Bundle.read(folder)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from muniment.cli.client.service import failures, opened, service_options
+from muniment.cli.client.short_ids import whole_run
 from muniment.cli.options import chains_option
 from muniment.cli.output import print_note, shape_options, show_one
 from muniment.cli.sandbox import chains_and_nodes, opened_sandbox
@@ -95,7 +96,7 @@ async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verifica
 def _subject(hash_: str, flags: dict[str, Any]) -> _Subject:
     """What the registry has of a run. The client proves each part."""
     with opened(flags) as registry:
-        run = registry.runs.get(hash_)
+        run = registry.runs.get(whole_run(registry, hash_))
         trigger = registry.triggers.get(run.trigger_sig)
         bundle = registry.functions.bundle(trigger.function_cid)
         return _Subject(run, trigger, bundle, _generations(registry, run))

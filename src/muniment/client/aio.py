@@ -104,11 +104,17 @@ class AsyncFunctions(Operations):
         return await self._driver.run(functions.get(self._session, cid))
 
     def list(
-        self, *, creator: str | None = None, cids: list[str] | None = None, limit: int = 100
+        self,
+        *,
+        creator: str | None = None,
+        cids: list[str] | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
     ) -> AsyncPages[Function]:
         """Functions, `limit` in a page. Their members are claims of the service."""
+        sort = -1 if newest_first else 1
         return AsyncPages(self._driver, lambda cursor: functions.page(
-            self._session, cursor, creator=creator, cids=cids, limit=limit
+            self._session, cursor, creator=creator, cids=cids, sort=sort, limit=limit
         ))  # fmt: skip
 
     async def manifest(self, cid: str) -> Manifest:
@@ -154,12 +160,16 @@ class AsyncTriggers(Operations):
         signer: str | None = None,
         function_cid: str | None = None,
         active: bool | None = None,
+        newest_first: bool = False,
         limit: int = 100,
         on_forged: Callable[[Forged], None] | None = None,
     ) -> AsyncPages[Trigger]:
         """Triggers, `limit` in a page. A forged one is raised, or given to `on_forged` and left out."""
         filters = without_none({"signer": signer, "functionCid": function_cid, "active": active})
-        return AsyncPages(self._driver, lambda cursor: triggers.page(self._session, cursor, filters, limit, on_forged))
+        sort = -1 if newest_first else 1
+        return AsyncPages(self._driver, lambda cursor: triggers.page(
+            self._session, cursor, filters, sort, limit, on_forged
+        ))  # fmt: skip
 
     def follow(
         self,
@@ -214,6 +224,7 @@ class AsyncIntents(Operations):
         settler: str | None = None,
         config_sig: str | None = None,
         status: str | None = None,
+        newest_first: bool = False,
         limit: int = 100,
         on_forged: Callable[[Forged], None] | None = None,
     ) -> AsyncPages[AnyIntent]:
@@ -222,7 +233,10 @@ class AsyncIntents(Operations):
         A forged one is raised, or given to `on_forged` and left out.
         """
         filters = without_none({"user": user, "settler": settler, "configSig": config_sig, "status": status})
-        return AsyncPages(self._driver, lambda cursor: intents.page(self._session, cursor, filters, limit, on_forged))
+        sort = -1 if newest_first else 1
+        return AsyncPages(self._driver, lambda cursor: intents.page(
+            self._session, cursor, filters, sort, limit, on_forged
+        ))  # fmt: skip
 
     def follow(
         self,

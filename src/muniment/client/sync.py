@@ -97,10 +97,18 @@ class Functions(Operations):
         """A function. Raises `FunctionNotFound`."""
         return self._driver.run(functions.get(self._session, cid))
 
-    def list(self, *, creator: str | None = None, cids: list[str] | None = None, limit: int = 100) -> Pages[Function]:
+    def list(
+        self,
+        *,
+        creator: str | None = None,
+        cids: list[str] | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Pages[Function]:
         """Functions, `limit` in a page. Their members are claims of the service."""
+        sort = -1 if newest_first else 1
         return Pages(self._driver, lambda cursor: functions.page(
-            self._session, cursor, creator=creator, cids=cids, limit=limit
+            self._session, cursor, creator=creator, cids=cids, sort=sort, limit=limit
         ))  # fmt: skip
 
     def manifest(self, cid: str) -> Manifest:
@@ -146,12 +154,16 @@ class Triggers(Operations):
         signer: str | None = None,
         function_cid: str | None = None,
         active: bool | None = None,
+        newest_first: bool = False,
         limit: int = 100,
         on_forged: Callable[[Forged], None] | None = None,
     ) -> Pages[Trigger]:
         """Triggers, `limit` in a page. A forged one is raised, or given to `on_forged` and left out."""
         filters = without_none({"signer": signer, "functionCid": function_cid, "active": active})
-        return Pages(self._driver, lambda cursor: triggers.page(self._session, cursor, filters, limit, on_forged))
+        sort = -1 if newest_first else 1
+        return Pages(self._driver, lambda cursor: triggers.page(
+            self._session, cursor, filters, sort, limit, on_forged
+        ))  # fmt: skip
 
     def follow(
         self,
@@ -206,6 +218,7 @@ class Intents(Operations):
         settler: str | None = None,
         config_sig: str | None = None,
         status: str | None = None,
+        newest_first: bool = False,
         limit: int = 100,
         on_forged: Callable[[Forged], None] | None = None,
     ) -> Pages[AnyIntent]:
@@ -214,7 +227,10 @@ class Intents(Operations):
         A forged one is raised, or given to `on_forged` and left out.
         """
         filters = without_none({"user": user, "settler": settler, "configSig": config_sig, "status": status})
-        return Pages(self._driver, lambda cursor: intents.page(self._session, cursor, filters, limit, on_forged))
+        sort = -1 if newest_first else 1
+        return Pages(self._driver, lambda cursor: intents.page(
+            self._session, cursor, filters, sort, limit, on_forged
+        ))  # fmt: skip
 
     def follow(
         self,

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import opened, service_options
-from muniment.cli.output import Column, ago, print_note, shape_options, show_all, show_one, transfers
+from muniment.cli.client.short_ids import whole_function
+from muniment.cli.output import Column, ago, print_note, shape_options, short, short_address, show_one, transfers
 
 if TYPE_CHECKING:
     from muniment.protocol.functions.types import Function
@@ -42,16 +44,22 @@ def functions() -> None:
 @functions.command("list")
 @click.option("--creator", help="Only those that this address has deployed.")
 @service_options
-@shape_options
-def list_functions(*, creator: str | None, as_json: bool | None, **flags: Any) -> None:
-    """List functions, the oldest first."""
+@list_options
+def list_functions(
+    *, creator: str | None, limit: int | None, every: bool, as_json: bool | None, whole: bool, **flags: Any
+) -> None:
+    """List functions, the newest first."""
     columns = [
-        Column("CID", lambda each: each.cid), Column("NAME", lambda each: each.name),
+        Column("CID", lambda each: short(each.cid, whole=whole)),
+        Column("NAME", lambda each: each.name, may_be_cut=True),
         Column("VERSION", lambda each: each.version), Column("DEPLOYED", lambda each: ago(each.created_at)),
-        Column("BY", lambda each: each.creator),
+        Column("BY", lambda each: short_address(each.creator, whole=whole)),
     ]  # fmt: skip
     with opened(flags) as registry:
-        show_all(registry.functions.list(creator=creator), columns, as_json=as_json, empty="no functions")
+        show_newest(
+            lambda size: registry.functions.list(creator=creator, newest_first=True, limit=size),
+            columns, limit=limit, every=every, as_json=as_json, whole=whole, empty="no functions",
+        )  # fmt: skip
 
 
 @functions.command("show")
@@ -61,7 +69,8 @@ def list_functions(*, creator: str | None, as_json: bool | None, **flags: Any) -
 def show_function(cid: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show a function and the inputs of its triggers; its manifest is proved by the CID."""
     with opened(flags) as registry:
-        function, manifest = registry.functions.get(cid), registry.functions.manifest(cid)
+        whole = whole_function(registry, cid)
+        function, manifest = registry.functions.get(whole), registry.functions.manifest(whole)
     inputs = "\n".join(f"{name}: {word}" for name, word in manifest.inputs.items()) or "none"
     show_one(function, {**_members(function), "inputs": inputs}, as_json=as_json)
 
@@ -73,8 +82,9 @@ def show_function(cid: str, *, as_json: bool | None, **flags: Any) -> None:
 def download_function(cid: str, directory: Path, **flags: Any) -> None:
     """Write the files of a function into the new DIRECTORY. Every block is checked against the CID."""
     with transfers() as progress, opened(flags, progress=progress) as registry:
-        registry.functions.download(cid, directory)
-    print_note(f"{directory} has the files that {cid} names")
+        whole = whole_function(registry, cid)
+        registry.functions.download(whole, directory)
+    print_note(f"{directory} has the files that {whole} names")
 
 
 def _members(function: Function) -> dict[str, str]:

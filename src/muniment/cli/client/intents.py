@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import follow_options, followed, opened, place_of, service_options
+from muniment.cli.client.short_ids import whole_intent, whole_trigger
 from muniment.cli.output import (
     Column,
     ago,
@@ -20,6 +22,7 @@ from muniment.cli.output import (
     relative,
     shape_options,
     short,
+    short_address,
     show_all,
     show_one,
     table_options,
@@ -49,15 +52,20 @@ def _filter_options(command: Command) -> Command:
 @_filter_options
 @click.option("--status", help="Only those in this status.")
 @service_options
-@table_options
+@list_options
 def list_intents(
-    *, user: str | None, settler: str | None, trigger: str | None, status: str | None, as_json: bool | None,
-    whole: bool, **flags: Any,
+    *, user: str | None, settler: str | None, trigger: str | None, status: str | None, limit: int | None, every: bool,
+    as_json: bool | None, whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
-    """List intents, the oldest first. The hashes of each are computed again."""
+    """List intents, the newest first. The hashes of each are computed again."""
     with opened(flags) as registry:
-        found = registry.intents.list(user=user, settler=settler, config_sig=trigger, status=status)
-        show_all(found, _columns(whole=whole), as_json=as_json, empty="no intents")
+        sig = whole_trigger(registry, trigger, flags) if trigger else None
+        show_newest(
+            lambda size: registry.intents.list(
+                user=user, settler=settler, config_sig=sig, status=status, newest_first=True, limit=size
+            ),
+            _columns(whole=whole), limit=limit, every=every, as_json=as_json, whole=whole, empty="no intents",
+        )  # fmt: skip
 
 
 @click.command("show")
@@ -67,7 +75,7 @@ def list_intents(
 def show_intent(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show an intent with its proposals and its log. Its hashes are computed again."""
     with opened(flags) as registry:
-        intent = registry.intents.get(hash_)
+        intent = registry.intents.get(whole_intent(registry, hash_, flags))
     show_one(intent, _members(intent), as_json=as_json)
 
 
@@ -85,7 +93,7 @@ def follow_intents(
     with followed(flags, state, about) as (registry, position):
         pages = registry.intents.follow(after=position.read(), user=user, settler=settler, config_sig=trigger)
         for page in pages:
-            show_all(page, _columns(whole=whole), as_json=as_json, empty="")
+            show_all(page, _columns(whole=whole), as_json=as_json, empty="", fits=not whole)
             position.write(page.cursor)
 
 
@@ -183,9 +191,10 @@ def _columns(*, whole: bool) -> list[Column]:
     return [
         Column("HASH", lambda each: short(each.hash, whole=whole)),
         Column("STATUS", lambda each: each.status, is_status=True),
-        Column("USER", _user), Column("SETTLER", lambda each: each.settler),
-        Column("PROPOSALS", lambda each: str(len(each.proposals))),
+        Column("USER", lambda each: short_address(_user(each), whole=whole)),
         Column("RECORDED", lambda each: ago(each.created_at)), Column("DEADLINE", _deadline),
+        Column("PROPOSALS", lambda each: str(len(each.proposals))),
+        Column("SETTLER", lambda each: short_address(each.settler, whole=whole)),
     ]  # fmt: skip
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import opened, service_options
-from muniment.cli.output import Column, ago, counted, shape_options, short, show_all, show_one, table_options
+from muniment.cli.client.short_ids import whole_run, whole_trigger
+from muniment.cli.output import Column, ago, counted, shape_options, short, short_address, show_all, show_one
 
 if TYPE_CHECKING:
     from muniment.protocol.runs.types import NewRun, Run, RunAnswer, RunBlock, RunInput, RunRecord
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 _CLAIMED: Final = "(as the service says)"
 _RESULTS: Final = ("intents", "nothing", "stopped", "missed", "skipped", "incomplete")
 TYPES: Final = ("cron", "event", "once")
-# Records of a page: what the service gives at most.
-_PAGE_MAX: Final = 100
 # Characters of an answer; `--json` has all of them.
 _ANSWER_MAX: Final = 120
 
@@ -27,24 +26,26 @@ _ANSWER_MAX: Final = 120
 @click.option("--latest", is_flag=True, help="Only the newest of each --trigger, which can be repeated.")
 @click.option("--relayer", metavar="ADDRESS", help="Only those that this relayer recorded.")
 @click.option("--result", type=click.Choice(_RESULTS), help="Only those with this result.")
-@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Most runs to print.")
 @service_options
-@table_options
+@list_options
 def list_runs(
-    *, triggers: tuple[str, ...], latest: bool, relayer: str | None, result: Any, limit: int, as_json: bool | None,
-    whole: bool, **flags: Any,
+    *, triggers: tuple[str, ...], latest: bool, relayer: str | None, result: Any, limit: int | None, every: bool,
+    as_json: bool | None, whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
     """List runs, the newest first. The hash of each is computed again."""
     _check_usage(triggers, latest=latest, has_filter=bool(relayer or result))
     with opened(flags) as registry:
+        sigs, columns = [whole_trigger(registry, each, flags) for each in triggers], _columns(whole=whole)
         if latest:
-            found = iter(registry.runs.latest(triggers).values())
-        else:
-            found = islice(registry.runs.list(
-                trigger_sig=triggers[0] if triggers else None, relayer=relayer, result=result, newest_first=True,
-                limit=min(limit, _PAGE_MAX),
-            ), limit)  # fmt: skip
-        show_all(found, _columns(whole=whole), as_json=as_json, empty="no runs")
+            found = registry.runs.latest(sigs).values()
+            show_all(found, columns, as_json=as_json, empty="no runs", fits=not whole)
+            return
+        show_newest(
+            lambda size: registry.runs.list(
+                trigger_sig=sigs[0] if sigs else None, relayer=relayer, result=result, newest_first=True, limit=size
+            ),
+            columns, limit=limit, every=every, as_json=as_json, whole=whole, empty="no runs",
+        )  # fmt: skip
 
 
 @click.command("show")
@@ -57,7 +58,7 @@ def show_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
     Its hash and its relayer's evidence are computed again. The answers themselves are a claim.
     """
     with opened(flags) as registry:
-        run = registry.runs.get(hash_)
+        run = registry.runs.get(whole_run(registry, hash_))
     show_one(run, _members(run), as_json=as_json)
 
 
@@ -80,11 +81,11 @@ def _columns(*, whole: bool) -> list[Column]:
         Column("HASH", lambda each: short(each.hash, whole=whole)),
         Column("TRIGGER", lambda each: short(each.trigger_sig, whole=whole)),
         Column("RESULT", lambda each: each.result, is_status=True),
-        Column("REASON", lambda each: each.reason.code if each.reason else ""),
+        Column("REASON", lambda each: each.reason.code if each.reason else "", may_be_cut=True),
         Column("STATUS", lambda each: each.status, is_status=True),
-        Column("INTENTS", lambda each: str(len(each.outputs))),
-        Column("DUE", lambda each: ago(moment(each.timestamp))), Column("RECORDED", lambda each: ago(each.created_at)),
-        Column("RELAYER", lambda each: each.relayer),
+        Column("DUE", lambda each: ago(moment(each.timestamp))), Column("INTENTS", lambda each: str(len(each.outputs))),
+        Column("RECORDED", lambda each: ago(each.created_at)),
+        Column("RELAYER", lambda each: short_address(each.relayer, whole=whole)),
     ]  # fmt: skip
 
 

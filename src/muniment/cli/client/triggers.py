@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import failures, follow_options, followed, opened, service_options
+from muniment.cli.client.short_ids import whole_own_trigger, whole_trigger
 from muniment.cli.options import span_ms
 from muniment.cli.output import (
     Column,
@@ -21,6 +23,7 @@ from muniment.cli.output import (
     print_note,
     shape_options,
     short,
+    short_address,
     show_all,
     show_one,
     table_options,
@@ -195,14 +198,20 @@ def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
 @click.option("--function", "cid", help="Only those of this function.")
 @click.option("--active/--ended", default=None, help="Only active ones, or only the others.")
 @service_options
-@table_options
+@list_options
 def list_triggers(
-    *, signer: str | None, cid: str | None, active: bool | None, as_json: bool | None, whole: bool, **flags: Any
-) -> None:
-    """List triggers, the oldest first. The signature of each is checked."""
+    *, signer: str | None, cid: str | None, active: bool | None, limit: int | None, every: bool, as_json: bool | None,
+    whole: bool, **flags: Any,
+) -> None:  # fmt: skip
+    """List triggers, the newest first. The signature of each is checked."""
     with opened(flags) as registry:
-        found = registry.triggers.list(signer=signer, function_cid=cid, active=active)
-        show_all(found, _columns(whole=whole), as_json=as_json, empty="no triggers")
+        show_newest(
+            lambda size: registry.triggers.list(
+                signer=signer, function_cid=cid, active=active, newest_first=True, limit=size
+            ),
+            _columns(registry, whole=whole), limit=limit, every=every, as_json=as_json, whole=whole,
+            empty="no triggers",
+        )  # fmt: skip
 
 
 @triggers.command("show")
@@ -212,7 +221,7 @@ def list_triggers(
 def show_trigger(sig: str, *, as_json: bool | None, **flags: Any) -> None:
     """Show a trigger. Its signature is checked."""
     with opened(flags) as registry:
-        trigger = registry.triggers.get(sig)
+        trigger = registry.triggers.get(whole_trigger(registry, sig, flags))
     show_one(trigger, _members(trigger), as_json=as_json)
 
 
@@ -229,7 +238,7 @@ def follow_triggers(
     with followed(flags, state, {"of": "triggers", "signer": signer, "function": cid}) as (registry, position):
         pages = registry.triggers.follow(after=position.read(), signer=signer, function_cid=cid)
         for page in pages:
-            show_all(page, _columns(whole=whole), as_json=as_json, empty="")
+            show_all(page, _columns(registry, whole=whole), as_json=as_json, empty="", fits=not whole)
             position.write(page.cursor)
 
 
@@ -239,11 +248,15 @@ def follow_triggers(
 @service_options
 def deactivate(sigs: Sequence[str], *, yes: bool, **flags: Any) -> None:
     """Deactivate triggers permanently, with one signature."""
-    if not yes and sys.stdin.isatty():
-        what = "this trigger" if len(sigs) == 1 else f"{len(sigs)} triggers"
-        click.confirm(f"Permanently deactivate {what}?", abort=True, err=True)
     with opened(flags, needs="signature") as registry:
-        registry.triggers.deactivate(sigs)
+        found = [whole_own_trigger(registry, sig, flags) for sig in sigs]
+        for given, sig in zip(sigs, found, strict=True):
+            if sig != given:
+                print_note(f"{given} is {sig}")
+        if not yes and sys.stdin.isatty():
+            what = "this trigger" if len(sigs) == 1 else f"{len(sigs)} triggers"
+            click.confirm(f"Permanently deactivate {what}?", abort=True, err=True)
+        registry.triggers.deactivate(found)
     print_note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")
 
 
@@ -275,14 +288,37 @@ def _status(trigger: Trigger) -> str:
     return "ended" if 0 < trigger.end_date <= time.time() * 1000 else "active"
 
 
-def _columns(*, whole: bool) -> list[Column]:
+def _columns(registry: Registry, *, whole: bool) -> list[Column]:
+    """The columns of triggers, those first that a narrow terminal keeps."""
     return [
         Column("SIGNATURE", lambda each: short(each.sig, whole=whole)), Column("STATUS", _status, is_status=True),
-        Column("SIGNER", lambda each: each.signer),
-        Column("FUNCTION", lambda each: short(each.function_cid, whole=whole)),
-        Column("VERSION", lambda each: each.version), Column("CREATED", lambda each: ago(each.created_at)),
-        Column("END", lambda each: until_ms(each.end_date)), Column("DESCRIPTION", lambda each: each.description),
+        Column("FUNCTION", lambda each: _function(registry, each.function_cid), may_be_cut=True),
+        Column("WHEN (UTC)", lambda each: _when(each.config), may_be_cut=True),
+        Column("END", lambda each: until_ms(each.end_date)), Column("CREATED", lambda each: ago(each.created_at)),
+        Column("SIGNER", lambda each: short_address(each.signer, whole=whole)),
+        Column("VERSION", lambda each: each.version),
+        Column("DESCRIPTION", lambda each: each.description, may_be_cut=True),
     ]  # fmt: skip
+
+
+def _function(registry: Registry, cid: str) -> str:
+    """The name of a function. The client has its manifest already if it has checked the trigger."""
+    from muniment.protocol.errors import Refusal
+
+    try:
+        return registry.functions.manifest(cid).name
+    except Refusal:  # unverified, a trigger may name a function that the service lacks
+        return short(cid)
+
+
+def _when(config: Mapping[str, Any]) -> str:
+    """When a trigger is due, in a few words."""
+    from muniment.protocol.triggers.typed_data import CRON, EVENT
+    from muniment.protocol.triggers.words import schedule_in_words
+
+    if config["type"] == CRON:
+        return schedule_in_words(config["schedule"]) or config["schedule"]
+    return f"on an event of chain {config['chainId']}" if config["type"] == EVENT else "once"
 
 
 def _members(trigger: Trigger) -> dict[str, str]:

@@ -105,10 +105,17 @@ def _check_manifest(function: Function, manifest_: Manifest) -> None:
 
 
 def page(
-    session: Session, cursor: str | None, *, cids: list[str] | None = None, creator: str | None = None, limit: int = 100
+    session: Session,
+    cursor: str | None,
+    *,
+    cids: list[str] | None = None,
+    creator: str | None = None,
+    sort: int = 1,
+    limit: int = 100,
 ) -> Flow[Page[Function]]:
-    """A page of functions, the oldest first. Their members are claims.
+    """A page of functions. Their members are claims.
 
+    `sort` is 1 for the oldest first, -1 for the newest first.
     `creator` also finds functions that this wallet uploaded after another wallet, which their records name.
     """
     digests = None if cids is None else {Cid.parse(each).digest for each in cids}
@@ -118,7 +125,7 @@ def page(
         if digests is not None and function.cid.digest not in digests:
             raise Forged(f"function {function.cid} was not asked for")
 
-    asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
+    asked = target("/functions", sort=sort, limit=limit, cids=cids, creator=creator, cursor=cursor)
     return proved_page(session, asked, limit, lambda reply: decode(reply, list[Function]), check, None)
 
 

@@ -44,11 +44,17 @@ def moves(session: Session, hash_: str) -> Flow[list[Move]]:
 
 
 def page(
-    session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100, on_forged: OnForged = None
+    session: Session,
+    cursor: str | None,
+    filters: Mapping[str, object],
+    sort: int = 1,
+    limit: int = 100,
+    on_forged: OnForged = None,
 ) -> Flow[Page[AnyIntent]]:
-    """A page of intents, the oldest first, with the newest 50 proposals and logs of each.
+    """A page of intents, with the newest 50 proposals and logs of each.
 
-    A forged intent is raised, or given to `on_forged` and left out.
+    `sort` is 1 for the oldest first, -1 for the newest first. A forged intent is raised, or given to `on_forged` and
+    left out.
     """
 
     def check(intent: AnyIntent) -> Flow[None]:
@@ -56,7 +62,7 @@ def page(
         _check_listed(intent, filters)
         _check(session, intent)
 
-    asked = target("/intents", sort=1, limit=limit, cursor=cursor, generation="all", **filters)
+    asked = target("/intents", sort=sort, limit=limit, cursor=cursor, generation="all", **filters)
     return proved_page(session, asked, limit, lambda reply: decode_forms(reply, AnyIntent), check, on_forged)
 
 

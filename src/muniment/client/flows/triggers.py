@@ -143,18 +143,24 @@ def get(session: Session, sig: str, signer: str | None = None) -> Flow[Trigger]:
 
 
 def page(
-    session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100, on_forged: OnForged = None
+    session: Session,
+    cursor: str | None,
+    filters: Mapping[str, object],
+    sort: int = 1,
+    limit: int = 100,
+    on_forged: OnForged = None,
 ) -> Flow[Page[Trigger]]:
-    """A page of triggers, the oldest first. That it is complete is a claim.
+    """A page of triggers. That it is complete is a claim.
 
-    A forged trigger is raised, or given to `on_forged` and left out.
+    `sort` is 1 for the oldest first, -1 for the newest first. A forged trigger is raised, or given to `on_forged` and
+    left out.
     """
 
     def check(trigger: Trigger) -> Flow[None]:
         _check_listed(trigger, filters)
         yield from _proved(session, trigger)
 
-    asked = target("/triggers", sort=1, limit=limit, cursor=cursor, **filters)
+    asked = target("/triggers", sort=sort, limit=limit, cursor=cursor, **filters)
     return proved_page(session, asked, limit, lambda reply: decode(reply, list[Trigger]), check, on_forged)
 
 

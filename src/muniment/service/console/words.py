@@ -70,11 +70,6 @@ def grouped(value: int) -> str:
 _FIRST_OPS: Final = ("Swap", "Transfer", "EVM call", "SVM call")
 _SECOND_OPS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap", "Dynamic call")
 _UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
-_DAYS: Final = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
-_WEEKDAYS: Final = {
-    **{str(number): f"on {name}" for number, name in enumerate(_DAYS)}, "1-5": "on Mondays to Fridays",
-}  # fmt: skip
-_DAYS_OF_EVERY_MONTH: Final = 28
 # 2^256 has 78 digits; a sign may come before them.
 _DIGITS_MAX: Final = 79
 # Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
@@ -93,49 +88,6 @@ def when(config: Mapping[str, Any]) -> Html:
     if config["type"] == CRON:
         return html("<code>{}</code>", str(config["schedule"]))
     return html("event") if config["type"] == EVENT else html("once")
-
-
-def schedule_in_words(schedule: str) -> str:
-    """Common schedules in words, such as `every day at 09:30`; empty for other schedules."""
-    minute, hour, day, month, weekday = schedule.split()
-    if month != "*":
-        return ""
-    if day == weekday == "*":
-        return _through_a_day(minute, hour)
-    if not (_is_number(minute) and _is_number(hour)):
-        return ""
-    at = f"at {int(hour):02}:{int(minute):02}"
-    if weekday == "*" and _is_number(day) and int(day) <= _DAYS_OF_EVERY_MONTH:
-        return f"on day {int(day)} of each month {at}"
-    return f"{_WEEKDAYS[weekday]} {at}" if day == "*" and weekday in _WEEKDAYS else ""
-
-
-def _through_a_day(minute: str, hour: str) -> str:
-    if hour == "*" and not _is_number(minute):
-        return _every(minute, 60, "minute")
-    if not _is_number(minute):
-        return ""
-    if _is_number(hour):
-        return f"every day at {int(hour):02}:{int(minute):02}"
-    every = _every(hour, 24, "hour")
-    return f"{every} at minute {int(minute)}" if every and int(minute) else every
-
-
-def _every(field: str, whole: int, unit: str) -> str:
-    """`*/15` of 60 minutes as `every 15 minutes`.
-
-    A step that does not divide the whole has no words: the interval at the end of an hour or day is shorter.
-    """
-    if field == "*":
-        return f"every {unit}"
-    first, _, step = field.partition("/")
-    if first != "*" or not _is_number(step) or int(step) == 0 or whole % int(step):
-        return ""
-    return f"every {unit}" if int(step) == 1 else f"every {int(step)} {unit}s"
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
 
 
 def delta(text: str) -> str:

@@ -12,6 +12,7 @@ from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
+from muniment.protocol.triggers.words import schedule_in_words
 from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import reading, rows
 from muniment.service.console.page import page
@@ -31,7 +32,7 @@ from muniment.service.console.parts import (
     state,
     table,
 )
-from muniment.service.console.words import delta, is_active, schedule_in_words, value_of
+from muniment.service.console.words import delta, is_active, value_of
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange

@@ -1,10 +1,9 @@
-"""Schedules in words, and the times of a form."""
+"""Schedules in words."""
 
 from __future__ import annotations
 
 from each_row import each_row
-from muniment.service.console.reading import milliseconds_of
-from muniment.service.console.words import schedule_in_words
+from muniment.protocol.triggers.words import schedule_in_words
 
 
 @each_row(
@@ -38,15 +37,3 @@ def test_common_schedules_have_words(schedule: str, words: str) -> None:
 )  # fmt: skip
 def test_schedules_of_which_words_would_say_too_little_have_none(schedule: str) -> None:
     assert schedule_in_words(schedule) == ""
-
-
-@each_row(
-    ("text", "moment_ms"),
-    [
-        ("1970-01-01T00:01", 60_000), ("1970-01-01T00:00:01.005", 1_005), ("2026-11-20T19:48:00", 1_795_204_080_000),
-        ("2026-11-20", None), ("1795204080000", None), ("2026-11-20T19:48+01:00", None), ("T" * 23, None), ("", None),
-        ("2026-11-20T19:48:00.123456", None),
-    ],
-)  # fmt: skip
-def test_a_time_of_a_form_is_in_utc(text: str, moment_ms: int | None) -> None:
-    assert milliseconds_of(text) == moment_ms

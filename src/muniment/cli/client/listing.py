@@ -1,0 +1,61 @@
+"""Lists of a registry's records: the newest first, and as many as were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from muniment.cli.output import Column, print_note, show_all, table_options
+
+if TYPE_CHECKING:
+    from muniment.client.sync import Pages
+
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+_LIMIT: Final = 30
+# Records of a page: what the service gives at most.
+_PAGE_MAX: Final = 100
+
+
+def list_options(command: Command) -> Command:
+    """Add `--limit`, `--all`, `--json` and `--whole`; `show_newest` takes their values."""
+    every = click.option("--all", "every", is_flag=True, help="Print all of them.")
+    limit = click.option("--limit", type=click.IntRange(1), help=f"How many to print; default: {_LIMIT}.")
+    return limit(every(table_options(command)))
+
+
+def show_newest(
+    read: Callable[[int], Pages[T]],
+    columns: Sequence[Column],
+    *,
+    limit: int | None,
+    every: bool,
+    as_json: bool | None,
+    whole: bool,
+    empty: str,
+) -> None:
+    """Print the newest records of a listing. `read` gets the size of its pages.
+
+    Where neither `limit` nor `every` was given and there are more, a line on standard error says so.
+    """
+    if every and limit is not None:
+        raise click.UsageError("give --limit or --all, not both")
+    most, has_more = None if every else limit or _LIMIT, False
+
+    def newest() -> Iterator[T]:
+        nonlocal has_more
+        count = 0
+        for page in read(min(most or _PAGE_MAX, _PAGE_MAX)).pages():
+            taken = page if most is None else page[: most - count]
+            yield from taken
+            count += len(taken)
+            if count == most:
+                has_more = len(taken) < len(page) or page.cursor is not None
+                return
+
+    show_all(newest(), columns, as_json=as_json, empty=empty, fits=not whole)
+    if has_more and limit is None:
+        print_note(f"These are the newest {_LIMIT}; --limit N or --all prints more.")
