@@ -127,6 +127,16 @@ def test_a_registry_of_an_absolute_path_needs_no_data_directory(tmp_path: Path, 
     )
 
 
+def test_an_empty_list_says_so(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
+    for name, words in {
+        "operators list": "no operators", "operators audit": "no writes", "pins list": "no bundles wait",
+        "pins list --pinned": "no pinned bundles",
+    }.items():  # fmt: skip
+        result = CliRunner().invoke(main, [*name.split(), "--data-dir", str(tmp_path)])
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{words}\n")
+
+
 def test_blocks_that_are_not_in_the_configured_place_are_reported(tmp_path: Path) -> None:
     # Nothing is asked of the server before.
     url, blocks = "postgresql://muniment@127.0.0.1:9/x", tmp_path / "typo/blocks"

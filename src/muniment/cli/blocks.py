@@ -82,7 +82,8 @@ def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool
         }
         for pin in found
     ]  # fmt: skip
-    output.print_result(rows, "\n".join(map(_line, found)), as_json=as_json)
+    empty = "no pinned bundles" if is_pinned else "no bundles wait"
+    output.print_result(rows, "\n".join(map(_line, found)), as_json=as_json, empty=empty)
 
 
 @pins.command("retry")

@@ -52,7 +52,7 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
         }
         for each in found
     ]  # fmt: skip
-    output.print_result(rows, "\n".join(map(_line, rows)), as_json=as_json)
+    output.print_result(rows, "\n".join(map(_line, rows)), as_json=as_json, empty="no operators")
 
 
 @operators.command("revoke")
@@ -92,7 +92,7 @@ def audit_operators(
         }
         for each in found
     ]  # fmt: skip
-    output.print_result(rows, "\n".join("  ".join(row.values()) for row in rows), as_json=as_json)
+    output.print_result(rows, "\n".join("  ".join(row.values()) for row in rows), as_json=as_json, empty="no writes")
 
 
 def _line(row: dict[str, str | None]) -> str:

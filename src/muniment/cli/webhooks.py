@@ -78,7 +78,7 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
     found = in_registry(config, flags, read)
     lines = [f"{webhook.id}  {webhook.status}  {maker}  {webhook.url}" for maker, webhook in found]
     listed = [{"maker": maker, "webhook": webhook} for maker, webhook in found]
-    output.print_result(listed, "\n".join(lines), as_json=as_json)
+    output.print_result(listed, "\n".join(lines), as_json=as_json, empty="no webhooks")
 
 
 @webhooks.command("show")
