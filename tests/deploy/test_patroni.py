@@ -1,6 +1,6 @@
 """The Patroni file: two nodes, the service in front, and the primary lost again and again under load.
 
-`make ha-test` runs HA_ROUNDS rounds (20) and prints the table of `docs/run/high-availability.md`.
+`make ha-test` runs HA_ROUNDS rounds (20) and prints a table, which `docs/run/high-availability.md` sums up.
 """
 
 from __future__ import annotations
