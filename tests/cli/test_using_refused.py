@@ -53,7 +53,7 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["login", "--wallet", "ledger"], 2, "unknown wallet 'ledger'"),
         (["triggers", "list", "--wallet", Wallet().address], 2, "use --signer ADDRESS"),
         (["login", "--wallet", Wallet().address[2:].lower()], 2, "is an address, which cannot sign"),
-        (["triggers", "list", "--signer", "keystore:main"], 2, "invalid-address"),
+        (["triggers", "list", "--signer", "keystore:main"], 1, "invalid-address"),
         (["functions", "list", "--url", "ftp://x"], 2, "http://host"),
         (
             ["functions", "list", "--url", "http://user:secret@127.0.0.1"],
