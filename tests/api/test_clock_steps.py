@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
@@ -34,16 +34,23 @@ OWNER = Wallet(31)
 
 @dataclass
 class Machine:
-    """The clocks of one process, which show the true time until they are moved."""
+    """The clocks of one process. They stand still until they are moved, so that no process is late for another one."""
 
     ahead_ms: int = 0
     passed_ms: int = 0
+    true_ms: ClassVar[int] = 0
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000 + self.ahead_ms + self.passed_ms
+        return self.true_ms + self.ahead_ms + self.passed_ms
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000 + self.passed_ms
+        return HOUR_MS + self.passed_ms
+
+
+@pytest.fixture(autouse=True)
+def true_time() -> None:
+    """The time at which all machines of a test stand still: that of its database, and of its wallets."""
+    Machine.true_ms = time.time_ns() // 1_000_000
 
 
 @dataclass

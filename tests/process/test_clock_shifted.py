@@ -22,8 +22,11 @@ from service import Service
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 PROGRAM = str(Path(__file__).parent / "shifted.py")
 HOUR_MS = 3_600_000
-STEADY_SECONDS = 3.0
+# A process that was not let onto a processor for seconds still finds the step in doubt.
+STEADY_SECONDS = 10.0
 OWNER = Wallet(41)
+# This ends a hang.
+SECONDS_MAX = 120
 
 pytestmark = pytest.mark.skipif(
     not LIBRARIES and "CI" not in os.environ, reason="Debian's libfaketime is not installed (apt-get install faketime)"
@@ -88,11 +91,11 @@ async def _jump(machine: Machine, shifted_url: str, right_url: str) -> None:
 
         machine.shift("+3h")
         reason = await _until(shifted, 503)
-        # Three seconds after the step the comparison with the other process gives the reason.
+        # Once the clock is steady the comparison with the other process gives the reason.
         assert "the clock stepped by +3 h" in reason or " ahead of the " in reason
         await _check_while_wrong(shifted, right, draft, lasting)
-        await asyncio.sleep(STEADY_SECONDS + 2)  # steady, at the wrong time: now the comparison finds it
-        assert " ahead of the " in await _until(shifted, 503)
+        while " ahead of the " not in reason:  # steady, at the wrong time: now the comparison finds it
+            reason = await _until(shifted, 503)
         await _check_while_wrong(shifted, right, replace(draft, version="3.0.0"), lasting)
 
         machine.shift("+0")
@@ -112,7 +115,7 @@ async def _check_while_wrong(
 ) -> None:
     refused = await shifted.post("/triggers", json=replace(draft, description="New", version="9.0.0").signed())
     assert (refused.status_code, refused.json()["code"]) == (503, "clock-in-doubt")
-    assert (await right.get("/readyz")).status_code == 200
+    await _until(right, 200)
     made = await register(right, replace(draft, version=f"2.{draft.version}".rpartition(".")[0]))
     assert abs(_created_ms(made) - _now_ms()) < 300_000
     for client in (shifted, right):
@@ -126,7 +129,7 @@ async def _check_while_wrong(
 
 async def _until(client: httpx2.AsyncClient, status: int) -> str:
     """What `/readyz` says once its status is this one."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SECONDS_MAX):
         while (answer := await client.get("/readyz")).status_code != status:
             await asyncio.sleep(0.05)
     return answer.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from answers import ok
+from answers import ok, until_ready
 from service import Service
 
 
@@ -21,7 +21,7 @@ def use_up_descriptors(pid: int) -> None:
 
 def test_without_descriptors_a_process_is_not_ready_and_says_why_until_there_are_some(tmp_path: Path) -> None:
     with Service(tmp_path / "data") as service, httpx2.Client(base_url=service.url, trust_env=False) as client:
-        assert client.get("/readyz").status_code == 200
+        until_ready(client)
         before = resource.prlimit(service.pid, resource.RLIMIT_NOFILE)
 
         use_up_descriptors(service.pid)
@@ -31,4 +31,4 @@ def test_without_descriptors_a_process_is_not_ready_and_says_why_until_there_are
         assert ok(client.get("/triggers")).json() == []
 
         resource.prlimit(service.pid, resource.RLIMIT_NOFILE, before)
-        assert client.get("/readyz").status_code == 200
+        until_ready(client)

@@ -104,7 +104,7 @@ async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
         await start.read_to_end()
         stream = await stack.enter_async_context(a_stream(fourth, after=start.cursor))
         async for _ in standing_still(replica, first, second, third, times=2):
-            poller, waiter = Poller(first, start.target), Poller(second, f"{start.target}&wait=5")
+            poller, waiter = Poller(first, start.target), Poller(second, f"{start.target}&wait=30")
             sigs = [(await register(writer, new_draft(cid, Wallet(1))))["sig"] for _ in range(TRIGGERS)]
             async with asyncio.timeout(SECONDS_MAX):
                 # These get their events as soon as without a replica.

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 import warm
-from answers import ok
+from answers import ok, until_ready
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, signed_in
 from mounts import mounted, needs_mounts
 from service import Service
@@ -95,7 +95,7 @@ def test_a_stranger_who_fills_the_disk_leaves_room_for_deactivations_and_log_ins
             if refused.status_code != 200:
                 assert (refused.status_code, refused.json()["code"]) == (503, "disk-almost-full")
                 break
-        assert client.get("/readyz").status_code == 200
+        until_ready(client)
         assert asyncio.run(signed_in_again(service.url)), "an owner logs in"
         end = {"triggerSigs": [consent["sig"]], "signature": owner.sign_deactivation([consent["sig"]])}
         assert client.post("/triggers/deactivate", json=end).status_code == 204

@@ -191,7 +191,7 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
         until(lambda: len(service.serving_pids() - {killed}) == 2)
         assert service.worker_pids() > before - {killed}
         assert answers(service.url)
-        assert httpx2.get(f"{service.url}/readyz").status_code == 200
+        until(lambda: httpx2.get(f"{service.url}/readyz").status_code == 200)
 
 
 def test_workers_end_by_themselves_when_their_supervisor_was_killed(tmp_path: Path) -> None:

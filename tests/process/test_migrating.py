@@ -15,6 +15,7 @@ import pytest
 
 from answers import ok
 from builders import TriggerDraft, Wallet, api_key_of, deploy
+from loading import until_it_is_ready
 from muniment.service.running.settings import Settings
 from muniment.service.storage import migrate, open_database
 from muniment.service.storage.database import Database
@@ -161,7 +162,7 @@ async def test_no_request_fails_while_the_next_release_migrates(
             assert await migrated(url, tmp_path) == ["9001_next.sql", "9002_index.sql"]
             await clients.until(ROUNDS)
         assert {status for _, status in clients.statuses} == {200}, clients.statuses
-        assert (await client.get("/readyz")).status_code == 200
+        await until_it_is_ready(client)
         await api_key_of(client, Wallet(99))
     later = started("ready")  # this release, started on the newer level
     listed = httpx2.get(f"{later.url}/triggers")

@@ -63,25 +63,35 @@ async def test_a_writer_sees_its_writes_immediately_and_others_when_the_replica_
         assert await sees(other, last)
 
 
-async def test_metrics_show_the_lag_of_the_replica_and_its_reads(service: Service, replica: Cluster) -> None:
+async def test_metrics_show_the_lag_of_the_replica_and_its_reads(
+    tmp_path: Path, primary: Cluster, replica: Cluster
+) -> None:
     async def lag_s() -> float | None:
         async with httpx2.AsyncClient(base_url=service.url) as monitor:
             found = Scraped(ok(await monitor.get("/metrics")).text)
         assert (found.value("database_query_duration_seconds_count", kind="read", target="replica-1") or 0) > 0
-        await sigs_seen(client)  # without readers the lag is not known
         return found.value("replica_lag_seconds", replica="1")
 
     async def is_late(seconds: float) -> bool:
         return (await lag_s() or 0) > seconds
 
-    async with a_client(service) as client:
-        await until_served_by(replica, client)
-        await until(lambda: is_late(2), holds=False)
-        await replica.execute("SELECT pg_wal_replay_pause()")
-        await register(client, new_draft(await deploy(client), Wallet(2)))
-        await until(lambda: is_late(2))
-        await replica.execute("SELECT pg_wal_replay_resume()")
-        await until(lambda: is_late(2), holds=False)
+    async def read() -> None:
+        while True:
+            await sigs_seen(client)
+            await asyncio.sleep(0.2)
+
+    settings = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}
+    with started(tmp_path, primary, replica, 1, **settings) as service:
+        async with a_client(service) as client, asyncio.TaskGroup() as group:
+            await until_served_by(replica, client)
+            reads = group.create_task(read())  # two seconds without a reader, and the lag is not known
+            await until(lambda: is_late(2), holds=False)
+            await replica.execute("SELECT pg_wal_replay_pause()")
+            await register(client, new_draft(await deploy(client), Wallet(2)))
+            await until(lambda: is_late(2))
+            await replica.execute("SELECT pg_wal_replay_resume()")
+            await until(lambda: is_late(2), holds=False)
+            reads.cancel()
 
 
 @pytest.mark.long

@@ -50,7 +50,7 @@ async def test_an_unknown_proxy_has_no_limit_of_a_single_client(start: Start, co
 
 
 async def test_a_stream_over_the_rate_limit_ends_at_once_with_a_retry(start: Start, connect: Connect) -> None:
-    url = start(MUNIMENT_RATE_LIMIT_CLIENT="100/60s").urls[0]
+    url = start(MUNIMENT_RATE_LIMIT_CLIENT="100/3600s").urls[0]
     begun = [await connect(url) for _ in range(2)]
     assert [(await stream.block()).fields.keys() for stream in begun] == [{"retry", "id"}] * 2
     over = await connect(url)

@@ -40,6 +40,14 @@ async def asked(client: httpx2.AsyncClient, method: str, target: str, **given: A
         await asyncio.sleep(int(answer.headers["retry-after"]))
 
 
+def until_ready(client: httpx2.Client) -> None:
+    """Wait until the service is ready: one that stood still for two seconds and a half says that it is not."""
+    deadline = time.monotonic() + ANSWERED_SECONDS_MAX
+    while client.get("/readyz").status_code != 200:
+        assert time.monotonic() < deadline, "never ready"
+        time.sleep(0.05)
+
+
 def cursor_at(table: str, seq: int, epoch: int | None = None) -> Cursor:
     """Cursor of the listing of a table after the row with this sequence number."""
     return Cursor(cursor_after(table, seq, epoch).decode())

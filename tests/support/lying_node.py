@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chain import LocalChain
+from muniment.chains import nodes as node_choice
 from muniment.chains.nodes import Nodes
 from muniment.operate.watch.follower import Follower, Step
 from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
@@ -120,8 +121,16 @@ def liar(chain: LocalChain, lie: Lie) -> Iterator[RpcProxy]:
 
 @pytest.fixture
 async def opened(
-    tmp_path: Path, chain: LocalChain, settler: Address, liar: RpcProxy, lie: Lie, database_url: str
+    tmp_path: Path,
+    chain: LocalChain,
+    settler: Address,
+    liar: RpcProxy,
+    lie: Lie,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Open]:
+    # A second node that is late would not be heard, and then the liar is believed.
+    monkeypatch.setattr(node_choice, "_OTHERS_SECONDS_MAX", 60)
     async with AsyncExitStack() as stack:
 
         async def opened(*more_urls: str, fresh: bool = False, limits: WatchLimits = WATCH_LIMITS) -> World:
