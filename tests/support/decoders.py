@@ -562,7 +562,7 @@ TRUSTED: dict[str, frozenset[str]] = {
         {
             "console.decoded decode",
             "console.intent decode",
-            "console.schedule_in_words split",
+            "triggers.schedule_in_words split",
             "functions._decoded decode",
             "intents._decoder Decoder",
             "webhooks._types_decoder Decoder",
