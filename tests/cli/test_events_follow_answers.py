@@ -94,5 +94,5 @@ LENIENT = {
 @pytest.mark.parametrize("name", LENIENT)
 def test_only_strict_json_is_read(middle: Middle, name: str) -> None:
     done = followed(middle, in_turn(BEGUN, Answered(200, NEXT, LENIENT[name])))
-    assert (done.exit_code, done.stdout) == (5, "")
-    assert "FORGED" in done.stderr
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "that is no registry" in done.stderr

@@ -160,6 +160,36 @@ def test_a_page_of_a_proxy_means_try_again(person: Person, served: Service, stat
             assert [each[:16] for each in more] == ["Next: try again,"]
 
 
+CONSOLE = Answered(200, {"content-type": "text/html; charset=utf-8"}, PAGE)
+
+
+@pytest.mark.parametrize(
+    ("answered", "said"),
+    [
+        (CONSOLE, "answers with a page of HTML"), (CONSOLE._replace(headers={}), "answers without"),
+        (Answered(200, {"content-type": "application/json"}, b'{"status":"ok"}'), "answers with"),
+        (Answered(308, {"location": "https://other.example/x"}, b""), "sends on to https://other.example/x"),
+    ],
+)  # fmt: skip
+def test_another_program_is_no_forger_but_a_wrong_url(
+    person: Person, served: Service, tmp_path: Path, answered: Answered, said: str
+) -> None:
+    commands = [
+        ["triggers", "list"], ["intents", "list"], ["runs", "list"], ["functions", "show", UNKNOWN_CID], ["login"],
+        ["functions", "download", UNKNOWN_CID, tmp_path / "copy"], ["verify"], ["balances"], ["events", "follow"],
+        ["triggers", "preview", *draft(UNKNOWN_CID)], ["triggers", "deactivate", "0x" + "1" * 128 + "1b"],
+    ]  # fmt: skip
+    with before(served.url) as middle, middle.behaving(always(answered)):
+        for command in commands:
+            result = person.run(*command, "--url", f"{middle.url}/console")
+            assert (result.exit_code, result.stdout) == (4, ""), (command, result.output)
+            first, step = result.stderr.splitlines()[-2:]
+            assert f"{middle.url}/console " in first, first
+            assert "that is no registry" in first, first
+            assert f"perhaps {middle.url}: see --url" in step, step
+            assert said in first or command != commands[0], first
+
+
 @pytest.mark.parametrize(("status", "exit_status"), [(400, 1), (401, 3), (404, 1), (409, 1), (429, 4), (503, 4)])
 def test_a_code_of_a_later_release_is_shown_with_the_status_of_its_family(
     person: Person, served: Service, status: int, exit_status: int

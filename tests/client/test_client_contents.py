@@ -20,7 +20,7 @@ from lying_world import (
 
 from builders import Bundle, event
 from middle import Answered, Asked, Forward, always
-from muniment.client import Forged, Registry
+from muniment.client import Forged, NotARegistry, Registry
 from muniment.protocol.functions.rules import MANIFEST, WASM
 from muniment.protocol.ipfs.block import block_of
 from muniment.protocol.ipfs.car import car_header, car_section, read_car
@@ -110,7 +110,7 @@ def test_content_with_another_cid_is_refused(lying: Lying, name: str, tmp_path: 
         with lying.registry() as registry, lying.middle.behaving(sending(forged)):
             try:
                 read(registry, folder)
-            except Forged:
+            except (Forged, NotARegistry):  # a file without the head of a CAR
                 continue
             found.append(told)
     assert found == []

@@ -13,7 +13,7 @@ from faults_world import FACADES, PASSING, Site, at_first, client, faulty_site, 
 
 from cpu_time import cpu_within
 from middle import Answered, Asked, Behaviour, Forward, always, before
-from muniment.client import Forged, Retry, Unreachable, drivers
+from muniment.client import NotARegistry, Retry, Unreachable, drivers
 from muniment.protocol.errors import Limited, Unavailable
 
 
@@ -141,7 +141,7 @@ def test_a_redirect_is_not_followed(site: Site, facade: str, status: int) -> Non
         lead = Answered(status, {"location": f"{elsewhere.url}/functions"}, b"")
         with site.middle.behaving(always(lead)):
             for operation, given in (("intents.put", new_intent()), ("functions.deploy", bundle())):
-                with pytest.raises(Forged):
+                with pytest.raises(NotARegistry):
                     calls.do(operation, given)
         assert elsewhere.asked == []
 
@@ -179,8 +179,8 @@ def linked(link: str) -> Behaviour:
         f"</intents?cursor={'a' * 65}>; rel=\"next\"",
     ],
 )  # fmt: skip
-def test_a_link_without_a_cursor_is_forged(site: Site, facade: str, link: str) -> None:
-    with client(site, facade) as calls, site.middle.behaving(linked(link)), pytest.raises(Forged):
+def test_a_link_without_a_cursor_is_of_no_registry(site: Site, facade: str, link: str) -> None:
+    with client(site, facade) as calls, site.middle.behaving(linked(link)), pytest.raises(NotARegistry):
         calls.every("intents.list")
 
 
@@ -188,7 +188,7 @@ def test_a_link_without_a_cursor_is_forged(site: Site, facade: str, link: str) -
 @FACADES
 @pytest.mark.parametrize("link", LONG_LINKS)
 def test_a_long_link_is_read_in_no_time(site: Site, facade: str, link: str) -> None:
-    with client(site, facade) as calls, site.middle.behaving(linked(link)), cpu_within(1), pytest.raises(Forged):
+    with client(site, facade) as calls, site.middle.behaving(linked(link)), cpu_within(1), pytest.raises(NotARegistry):
         calls.every("intents.list")
 
 
@@ -204,6 +204,6 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end(site: Site, facade: 
         for _ in range(2**16):
             yield piece
 
-    with client(site, facade) as calls, site.middle.behaving(endless), pytest.raises(Forged, match="more than"):
+    with client(site, facade) as calls, site.middle.behaving(endless), pytest.raises(NotARegistry, match="more than"):
         calls.do("intents.get", "0x" + "ab" * 32)
     assert len(site.middle.asked) == requests + 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from feeding import LOST, ME, Fed, Outcome, answer, refused
 
-from muniment.client import Forged, Page, Reply
+from muniment.client import Forged, NotARegistry, Page, Reply
 from muniment.client.flows import following
 from muniment.client.flows.following import Follower, event_follower
 from muniment.client.flows.session import Session
@@ -104,11 +104,11 @@ def test_an_empty_page_with_a_new_cursor_is_passed_at_once() -> None:
 
 
 @pytest.mark.parametrize("cursor", [None, "A"])
-def test_a_page_whose_cursor_leads_nowhere_is_forged(cursor: str | None) -> None:
+def test_a_page_whose_cursor_leads_nowhere_is_of_no_registry(cursor: str | None) -> None:
     fed = Fed()
     place = follower(fed.session())
     place.cursor = "A"
-    with pytest.raises(Forged):
+    with pytest.raises(NotARegistry):
         pages(fed, place, [events("E0"), linked([1], cursor)], 1)
 
 

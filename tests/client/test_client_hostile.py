@@ -17,7 +17,7 @@ from facades_world import QUICK, calls_of, plain_http, signer
 from counted_calls import calls_within
 from intent_bodies import intent_body
 from middle import Answered, Asked, Behaviour, Forward, Middle, always, before
-from muniment.client import Forged, Registry, Unreachable
+from muniment.client import Forged, NotARegistry, Registry, Unreachable
 from muniment.protocol.errors import Invalid, Unavailable
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.types import Intent
@@ -111,11 +111,11 @@ def registry_at(middle: Middle, **given: Any) -> Generator[Registry]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_hostile_text_is_forged_to_every_operation(middle: Middle, text: str) -> None:
+def test_a_hostile_text_is_of_no_registry_to_every_operation(middle: Middle, text: str) -> None:
     """`null` in the place of a feed is a service without one: following goes on without it."""
     with bounded(TEXTS[text]), middle.behaving(saying(TEXTS[text])), registry_at(middle) as registry:
         for name, call in CALLS.items():
-            with pytest.raises(Forged):
+            with pytest.raises(NotARegistry, match=middle.url):
                 assert call(registry) is None, name
 
 
@@ -192,7 +192,7 @@ def test_a_compressed_answer_is_not_unpacked(middle: Middle, facade: str, coding
     packed = bombs().get(coding, b"\x00" * 99)
     calls = calls_of(facade, middle.url)
     with bounded(), middle.behaving(saying(packed, content_encoding=coding)):
-        with pytest.raises(Forged, match="encoding") as raised:
+        with pytest.raises(NotARegistry, match="encoding") as raised:
             calls.do("intents.get", HASH)
         assert len(str(raised.value)) < 200
         assert middle.asked[-1].headers["accept-encoding"] == "identity"
@@ -236,7 +236,7 @@ def test_an_answer_in_tiny_chunks_is_held_as_its_bytes(middle: Middle, facade: s
 
         tracemalloc.start()
         try:
-            with middle.behaving(behave), pytest.raises(Forged):
+            with middle.behaving(behave), pytest.raises(NotARegistry):
                 calls.do("intents.get", HASH)
             return tracemalloc.get_traced_memory()[1]
         finally:

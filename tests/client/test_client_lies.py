@@ -21,7 +21,7 @@ from lying_world import (
 
 from builders import event
 from middle import Answered, Asked, Forward, remembering
-from muniment.client import Forged, Registry
+from muniment.client import Forged, NotARegistry, Registry
 from operator_client import SETTLER
 
 GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
@@ -49,7 +49,7 @@ def accepted(
             told += 1
             try:
                 read(registry)
-            except Forged:
+            except (Forged, NotARegistry):  # a record without a member
                 continue
             found.append(name)
     assert told > 15
@@ -121,7 +121,7 @@ def test_every_lie_about_a_new_proposal_is_refused(lying: Lying, generation: int
             with lying.middle.behaving(telling(in_place_of(0, lie), "POST")):
                 try:
                     registry.intents.propose(hash_, offer)
-                except Forged:
+                except (Forged, NotARegistry):
                     continue
                 found.append(name)
         assert found == []

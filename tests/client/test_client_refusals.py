@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from feeding import answer
 
-from muniment.client import Forged, Reply
-from muniment.client.answers import check_answered, refusal_of
+from muniment.client import Forged, NotARegistry, Reply
+from muniment.client.answers import check_answered, decode_form, refusal_of
 from muniment.protocol import errors
 from muniment.protocol.errors import Fault, Refusal
+from muniment.protocol.intents.types import AnyIntent
+from muniment.protocol.users.types import NonceResult
 from muniment.service.http.problems import all_refusals, problem, status_of
 
 # Members of problem documents, among them those that some refusals must have.
@@ -76,6 +79,31 @@ def test_a_code_of_another_form_is_none(code: str) -> None:
 
 
 @pytest.mark.parametrize("status", [100, 199, 300, 301, 302, 304, 307, 308, 399])
-def test_an_answer_that_is_neither_done_nor_refused_is_forged(status: int) -> None:
-    with pytest.raises(Forged):
+def test_an_answer_that_is_neither_done_nor_refused_is_not_by_a_registry(status: int) -> None:
+    with pytest.raises(NotARegistry, match=f"status {status} and sends on to https://elsewhere.example"):
         check_answered(answer({}, status, location="https://elsewhere.example"))
+
+
+@pytest.mark.parametrize("kind", ["text/html", "Text/HTML; charset=utf-8", "application/xhtml+xml"])
+def test_a_page_is_not_by_a_registry_whatever_its_content(kind: str) -> None:
+    with pytest.raises(NotARegistry, match="the service answers with a page of HTML"):
+        check_answered(answer({}, content_type=kind))
+
+
+SIGNED = {"address": "0x" + "ab" * 20, "nonce": "0x" + "12" * 32}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "failure"),
+    [
+        ({"status": "ok"}, NonceResult, NotARegistry), ([SIGNED], NonceResult, NotARegistry),
+        (SIGNED, list[NonceResult], NotARegistry), ([SIGNED, {"nonce": ""}], list[NonceResult], NotARegistry),
+        ({}, AnyIntent, NotARegistry), ({**SIGNED, "address": "0x12"}, NonceResult, Forged),
+        ([SIGNED, {**SIGNED, "nonce": 7}], list[NonceResult], Forged),
+    ],
+)  # fmt: skip
+def test_json_of_another_outline_is_not_by_a_registry_and_a_malformed_member_is_forged(
+    content: object, kind: Any, failure: type[Exception]
+) -> None:
+    with pytest.raises(failure):
+        decode_form(answer(content), kind)

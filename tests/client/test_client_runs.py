@@ -9,7 +9,7 @@ import pytest
 from feeding import Fed, answer
 from lies import lies
 
-from muniment.client import Forged
+from muniment.client import Forged, NotARegistry
 from muniment.client.flows import runs
 from muniment.client.steps import Flow
 from run_bodies import CLAIMED, RELAYER, SIG, answered, hash_of, new_run
@@ -36,7 +36,7 @@ def accepted(start: Start, truth: Any, claimed: list[str], *, is_list: bool = Fa
     def is_taken(record: Any) -> bool:
         try:
             fed.run(start(fed.session()), [answer([record] if is_list else record)])
-        except Forged:
+        except (Forged, NotARegistry):  # a record without a member
             return False
         return True
 

@@ -180,7 +180,7 @@ def _followed(url: str, seen: Seen | None, rules: Rules) -> Progress:
 
 def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progress:
     """Follow the log; a fault ends the command with its status."""
-    from muniment.client import Forged, Forked, Late, NotAnnounced, Unreachable
+    from muniment.client import Forged, Forked, Late, NotAnnounced, NotARegistry, Unreachable
     from muniment.protocol.errors import Refusal
 
     try:
@@ -193,7 +193,7 @@ def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progr
     except NotAnnounced as error:
         output.print_text(f"{printable(str(error))}\nIf the operator has explained the change, accept it with --accept")
         raise SystemExit(NOT_ANNOUNCED) from None
-    except (Late, Unreachable, Forged, Refusal) as error:
+    except (Late, Unreachable, NotARegistry, Forged, Refusal) as error:
         kind = "FORGED: " if isinstance(error, Forged) else ""
         output.print_text(f"not verified: {kind}{printable(str(error))}")
         raise SystemExit(UNAVAILABLE) from None

@@ -11,6 +11,7 @@ from muniment.client.checkpoint import Checkpoint as Checkpoint
 from muniment.client.failures import (
     CannotSign as CannotSign,
     Forged as Forged,
+    NotARegistry as NotARegistry,
     NotSignedBy as NotSignedBy,
     Reply as Reply,
     Unreachable as Unreachable,

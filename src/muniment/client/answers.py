@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_origin
 
-from muniment.client.failures import Forged
+from msgspec import Struct, structs
+
+from muniment.client.failures import Forged, NotARegistry
 from muniment.protocol import errors
 from muniment.protocol.errors import Fault, InvalidJson, Refusal
-from muniment.protocol.forms import decode_record
+from muniment.protocol.forms import decode_record, forms_of
 from muniment.protocol.json_text import parse_json
 
 if TYPE_CHECKING:
@@ -32,28 +35,57 @@ _CODE: Final = re.compile("[a-z][a-z-]{0,63}")
 _LINK: Final = re.compile(r"<([^<>]*)>; *rel=\"?next")
 _PREV: Final = re.compile(r"<[^<>]*>; *rel=\"?prev")
 _CURSOR: Final = re.compile(r"[?&]cursor=([A-Za-z0-9_-]{1,64})(?:&|$)")
+_PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def decode(reply: Reply, kind: type[T]) -> T:
-    """The content of an answer as a `kind`: a record, or a list of records. Raises `Forged` for any other content."""
+    """The content of an answer as a `kind`: a record, or a list of records.
+
+    Raises `NotARegistry` for other content, and `Forged` for a record of `kind` with a member of another form.
+    """
     return decode_form(reply, kind)
 
 
 def decode_form(reply: Reply, kind: Any) -> Any:
-    """A record of one form of `kind`, such as `AnyIntent`. Raises `Forged`."""
-    try:
-        return decode_record(parse_json(reply.content), kind)
-    except Refusal as error:
-        raise Forged(f"the answer does not match the interface: {error}") from error
+    """A record of one form of `kind`, such as `AnyIntent`. Raises as `decode`."""
+    return _record(_content(reply, kind), kind)
 
 
 def decode_forms(reply: Reply, kind: Any) -> list[Any]:
-    """A list of records, each in one form of `kind`. Raises `Forged`."""
+    """A list of records, each in one form of `kind`. Raises as `decode`."""
+    return [_record(each, kind) for each in _content(reply, list[kind])]
+
+
+def _content(reply: Reply, kind: Any) -> Any:
+    """The JSON of an answer that has the outline of `kind`."""
     try:
         found = parse_json(reply.content)
-        if not isinstance(found, list):
-            raise Forged("the answer is not a list")
-        return [decode_record(each, kind) for each in cast("list[object]", found)]
+    except InvalidJson as error:
+        raise NotARegistry(f"answers without JSON: {error}") from error
+    if not _has_outline(found, kind):
+        raise NotARegistry("answers with JSON of another form than a registry")
+    return found
+
+
+def _has_outline(value: object, kind: Any) -> bool:
+    """Whether `value` is a list where `kind` is one, and has every member that a record of `kind` must have."""
+    if get_origin(kind) is list:
+        (inner,) = get_args(kind)
+        return isinstance(value, list) and all(_has_outline(each, inner) for each in cast("list[object]", value))
+    forms = forms_of(kind) or (kind,)
+    if not issubclass(forms[0], Struct):
+        return True
+    return isinstance(value, dict) and any(value.keys() >= _required(form) for form in forms)
+
+
+@cache
+def _required(kind: Any) -> frozenset[str]:
+    return frozenset(each.encode_name for each in structs.fields(kind) if each.required)
+
+
+def _record(value: object, kind: Any) -> Any:
+    try:
+        return decode_record(value, kind)
     except Refusal as error:
         raise Forged(f"the answer does not match the interface: {error}") from error
 
@@ -77,7 +109,10 @@ def check_length(records: Sequence[object], limit: int) -> None:
 
 
 def cursor_of(reply: Reply) -> str | None:
-    """The cursor of the `next` link; None: the answer has no such link. Raises `Forged` for a link without cursor."""
+    """The cursor of the `next` link; None: the answer has no such link.
+
+    Raises `NotARegistry` for a link without cursor.
+    """
     link = reply.headers.get("link")
     if link is None:
         return None
@@ -86,19 +121,23 @@ def cursor_of(reply: Reply) -> str | None:
         return None
     found = None if next_ is None else _CURSOR.search(next_[1])
     if found is None:
-        raise Forged("the Link header has no cursor")
+        raise NotARegistry("answers with a Link header that has no cursor")
     return found[1]
 
 
 def check_answered(reply: Reply, done: int = HTTPStatus.OK) -> Reply:
     """`reply`, if it has the status `done`. Raises the refusal otherwise, with the reply as `answer`.
 
-    Raises `Forged` for any other status below 400: a redirect or the page of a portal is not by a registry.
+    Raises `NotARegistry` for any other status below 400, such as a redirect, and for a page of HTML.
     """
     if reply.status >= _FIRST_ERROR:
         raise refusal_of(reply)
+    if reply.status != done and (place := reply.headers.get("location", "")[:_SHOWN]):
+        raise NotARegistry(f"answers with status {reply.status} and sends on to {place}")
+    if reply.headers.get("content-type", "").split(";")[0].strip().lower() in _PAGES:
+        raise NotARegistry("answers with a page of HTML")
     if reply.status != done:
-        raise Forged(f"unexpected status {reply.status}: this operation does not answer with it")
+        raise NotARegistry(f"answers with status {reply.status}")
     return reply
 
 

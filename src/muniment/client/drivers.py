@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
 
-from muniment.client.failures import Forged, Reply, Unreachable
+from muniment.client.failures import NotARegistry, Reply, Unreachable
 from muniment.client.steps import Send, SignText, SignTyped, Sleep
 from muniment.deadlines import Connections
 
@@ -53,6 +53,9 @@ class Blocking:
                 step = flow.send(outcome) if error is None else flow.throw(error)
             except StopIteration as end:
                 return end.value
+            except NotARegistry as answered:
+                answered.url = self.url
+                raise
             outcome, error = None, None
             try:
                 match step:
@@ -102,6 +105,9 @@ class Awaiting:
                 step = flow.send(outcome) if error is None else flow.throw(error)
             except StopIteration as end:
                 return end.value
+            except NotARegistry as answered:
+                answered.url = self.url
+                raise
             outcome, error = None, None
             try:
                 match step:
@@ -136,10 +142,10 @@ class _Content:
     """
 
     def __init__(self, response: httpx2.Response, progress: OnProgress | None, *, takes_gzip: bool) -> None:
-        """Raises `Forged` for a compressed answer, unless it is by gzip and the step takes that."""
+        """Raises `NotARegistry` for a compressed answer, unless it is by gzip and the step takes that."""
         coding = response.headers.get("content-encoding", "identity").lower()
         if coding != "identity" and not (takes_gzip and coding == "gzip"):
-            raise Forged(f"the answer has the encoding {coding[:_CODING_SHOWN]}, which was not offered")
+            raise NotARegistry(f"answers in the encoding {coding[:_CODING_SHOWN]}, which was not offered")
         self.gathered = bytearray()  # a list of pieces would take more than their bytes, if they are short
         announced = response.headers.get("content-length", "")
         is_number = announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX
@@ -147,10 +153,10 @@ class _Content:
         self._progress = progress
 
     def add(self, piece: bytes) -> None:
-        """Raises `Forged` above the limit."""
+        """Raises `NotARegistry` above the limit."""
         length = len(self.gathered) + len(piece)
         if length > ANSWER_BYTES_MAX:
-            raise Forged(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+            raise NotARegistry(f"answers with more than {ANSWER_BYTES_MAX} bytes")
         self.gathered += piece
         if self._progress is not None and max(length, self._announced) > _LONG:
             self._progress("download", length, self._announced)

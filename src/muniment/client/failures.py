@@ -1,4 +1,4 @@
-"""Failures of a client: no answer, a forged answer, a missing or foreign signature."""
+"""Failures of a client: no answer, an answer of another program, a forged one, a missing or foreign signature."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ class Unreachable(Exception):
         """Say why; the text has no credential."""
         super().__init__(detail)
         self.sent = sent
+
+
+class NotARegistry(Exception):
+    """An answer that no registry gives, such as a page of HTML or a redirect. The URL is wrong, or a proxy answers."""
+
+    def __init__(self, detail: str) -> None:
+        """Say what was answered: the text goes on after the URL. The driver sets the URL."""
+        super().__init__(detail)
+        self.url = "the service"
+
+    def __str__(self) -> str:
+        return f"{self.url} {self.args[0]}"
 
 
 class Forged(Exception):

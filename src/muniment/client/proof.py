@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
-from muniment.client.failures import Forged
+from muniment.client.failures import Forged, NotARegistry
 from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.signature import is_by
 from muniment.protocol.functions.rules import MANIFEST, read_manifest
@@ -141,9 +141,15 @@ def read_manifest_bytes(data: bytes) -> Manifest:
 
 
 def file_in(car: bytes, cid: Cid, name: str) -> bytes:
-    """The bytes of the file `name` below `cid`, from a CAR file. Every block is checked against its CID."""
+    """The bytes of the file `name` below `cid`, from a CAR file. Every block is checked against its CID.
+
+    Raises `NotARegistry` for content that does not begin as a CAR file, and `Forged`.
+    """
     try:
         _, sections = read_car(io.BytesIO(car))
+    except Refusal as refusal:
+        raise NotARegistry(f"answers without a CAR file: {refusal}") from refusal
+    try:
         blocks = {part.digest: block for part, block in sections}
         file = open_file(_getter(blocks), cid.parts, [name])
         if file.size > FILE_BYTES_MAX:

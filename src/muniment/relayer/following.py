@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 from msgspec import UNSET
 
-from muniment.client.failures import Forged, Unreachable
+from muniment.client.failures import Forged, NotARegistry, Unreachable
 from muniment.protocol.errors import CursorTooOld, DeactivationNotFound, Refusal, TriggerNotFound
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import Cid
@@ -205,5 +205,5 @@ def _report_forged(forged: Forged) -> None:
     _log.error("the registry shows a false trigger", reason=str(forged))
 
 
-# What the client raises when a registry does not answer, refuses, or lies.
-FAILURES: Final = (Unreachable, Forged, Refusal)
+# What the client raises when a registry does not answer, or another program does, when it refuses, or lies.
+FAILURES: Final = (Unreachable, NotARegistry, Forged, Refusal)

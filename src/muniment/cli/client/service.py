@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -17,6 +18,7 @@ from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from muniment.client import Checkpoint, Registry
+    from muniment.client.failures import NotARegistry, Unreachable
     from muniment.client.profiles import Profile
     from muniment.client.signers import Signer
     from muniment.protocol.errors import Refusal
@@ -83,7 +85,7 @@ class ForgedError(FailedError):
 @contextmanager
 def failures() -> Generator[None]:
     """Turn errors of the client into the message and the exit status of a command."""
-    from muniment.client.failures import CannotSign, Forged, NotSignedBy, Unreachable
+    from muniment.client.failures import CannotSign, Forged, NotARegistry, NotSignedBy, Unreachable
     from muniment.protocol.errors import Refusal
 
     try:
@@ -93,9 +95,8 @@ def failures() -> Generator[None]:
     except Forged as error:
         text = f"FORGED: {printable(str(error))}\nThe service is faulty or dishonest. Do not act on its answers."
         raise ForgedError(text) from error
-    except Unreachable as error:
-        doubt = " The request may have arrived." if error.sent else ""
-        raise TryAgainError(f"{printable(str(error))}.{doubt} Try again, or see --url") from error
+    except (NotARegistry, Unreachable) as error:
+        raise TryAgainError(_unanswered(error)) from error
     except Refusal as error:
         raise _refused(error) from error
     except NotSignedBy as error:
@@ -109,6 +110,21 @@ def failures() -> Generator[None]:
         raise UsageFailedError(text) from error
     except (ValueError, OSError) as error:
         raise UsageFailedError(printable(str(error))) from error
+
+
+def _unanswered(error: NotARegistry | Unreachable) -> str:
+    """The message and the next step where no registry answered."""
+    from muniment.client.failures import Unreachable
+
+    said = printable(str(error))
+    if isinstance(error, Unreachable):
+        return f"{said}.{' The request may have arrived.' if error.sent else ''} Try again, or see --url"
+    parts = urlsplit(error.url)
+    origin = f", perhaps {parts.scheme}://{parts.netloc}" if parts.path else ""
+    return (
+        f"{said}: that is no registry\n"
+        f"Next: give the URL of the registry itself{origin}: see --url. If it is right, a proxy answers: try again"
+    )
 
 
 def _refused(refusal: Refusal) -> FailedError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 from msgspec import Meta
 
 from muniment.client.answers import Page, cursor_of, decode
-from muniment.client.failures import Forged, Unreachable
+from muniment.client.failures import Forged, NotARegistry, Unreachable
 from muniment.client.flows.session import JSON, target
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.protocol.errors import CursorTooOld, Limited, Refusal, RequestTimeout, Unavailable
@@ -62,7 +62,7 @@ class Follower(Generic[T]):
     def next_page(self) -> Flow[Page[T]]:
         """The next page with records; transient failures are retried without limit.
 
-        Raises permanent errors, such as `Forged` and `CursorTooOld`.
+        Raises permanent errors, such as `Forged`, `NotARegistry` and `CursorTooOld`.
         """
         pause_s = _PAUSE_S
         while True:
@@ -71,7 +71,7 @@ class Follower(Generic[T]):
                 page = yield from self.read(self.cursor)
                 is_moved = page.cursor is not None and page.cursor != self.cursor
                 if page and not is_moved:
-                    raise Forged("a page has records and no new cursor: the same records would repeat forever")
+                    raise NotARegistry("answers with records and no new cursor: they would repeat for ever")
                 self.cursor = page.cursor or self.cursor
                 if page:
                     return page
@@ -90,7 +90,7 @@ class Follower(Generic[T]):
             self._feed_cursor = yield from begin_events(self.session)
         except (Unavailable, Limited, RequestTimeout):
             raise
-        except (Refusal, Forged):
+        except (Refusal, NotARegistry, Forged):
             self.event_type = None  # an older service, or one whose feed is off
 
     def _wait(self) -> Flow[None]:
@@ -138,5 +138,5 @@ def event_page(session: Session, cursor: str, filters: Mapping[str, object]) -> 
 def _feed_cursor_of(reply: Reply) -> str:
     cursor = cursor_of(reply)
     if cursor is None:
-        raise Forged("the change feed returned no Link with a cursor")
+        raise NotARegistry("answers without a cursor of the change feed")
     return cursor

@@ -102,7 +102,7 @@ class Session:
         self.proved[key] = (origin, index)
 
     def answered(self, send: Send) -> Flow[Reply]:
-        """The answer to `send`. Raises the refusal of the service, `Unreachable`, or `Forged` for another status."""
+        """The answer to `send`. Raises the refusal of the service, `Unreachable`, or `NotARegistry`."""
         return check_answered((yield from self.retry.reply(send)), send.done)
 
     def read(self, target: str, kind: type[T], headers: Mapping[str, str] = JSON) -> Flow[T]:
