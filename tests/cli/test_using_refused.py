@@ -7,9 +7,10 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click import ClickException
@@ -18,6 +19,8 @@ import warm
 from builders import Wallet
 from middle import Answered, Asked, Forward, always, before
 from muniment.cli import output
+from muniment.cli.client import intents
+from muniment.protocol.intents.types import IntentStatus, LogLevel, ProposalStatus
 from service import Service
 from terminal import shown_on
 from using import Person, draft, intent, operator_key
@@ -65,6 +68,9 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["functions", "list", "--url", NOWHERE], 4, "does not answer"),
         (["intents", "log", UNKNOWN_HASH, "text"], 3, "set MUNIMENT_OPERATOR_KEY"),
         (["deploy", "/nowhere"], 2, "does not exist"),
+        (["intents", "list", "--status", "done"], 2, "'created', 'enqueued', 'discarded', 'submitted', 'succeeded'"),
+        (["intents", "move", UNKNOWN_HASH, "accepted"], 2, "an intent can be created, enqueued, discarded, submitted"),
+        (["intents", "move", UNKNOWN_HASH, "created", "--proposal", UNKNOWN_HASH], 2, "a proposal can be received"),
     ],
 )
 def test_a_command_ends_with_a_status_and_the_next_step(
@@ -74,6 +80,30 @@ def test_a_command_ends_with_a_status_and_the_next_step(
     assert (result.exit_code, said in result.stderr) == (status, True), result.output
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
+
+
+def test_the_statuses_and_levels_are_those_of_the_records() -> None:
+    given = [get_args(get_args(each)[0]) for each in (IntentStatus, ProposalStatus, LogLevel)]
+    assert given == [intents.STATUSES, intents.PROPOSAL_STATUSES, intents.LEVELS]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda each: each[:-2], "more inputs: fee (uint256); it takes chainId (uint32), token (address), amount"),
+        (lambda each: [*each, "--input", "mode=fast"], "the function has no input mode; it takes chainId (uint32)"),
+        (lambda each: [*each[:-1], "feee=1"], "fee (uint256); the function has no input feee; it takes chainId"),
+        (lambda each: [*each[:-1], "fee=much"], "\n  /values/input/fee\n"),
+    ],
+)  # fmt: skip
+def test_a_wrong_input_is_named_with_what_the_function_takes(
+    person: Person, tmp_path: Path, changed: Callable[[list[str]], list[str]], said: str
+) -> None:
+    cid = person.deployed(tmp_path / "build")
+    for command in ("preview", "sign", "create"):
+        result = person.run("triggers", command, *changed(draft(cid)))
+        assert (result.exit_code, said in result.stderr) == (2, True), result.output
+        assert result.stdout == ""
 
 
 @pytest.mark.parametrize(

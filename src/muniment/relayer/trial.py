@@ -17,7 +17,7 @@ from muniment.protocol.runs.payloads import EventPayload, event_payload, time_pa
 from muniment.protocol.runs.rules import check_event
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.schedule import last_run
-from muniment.protocol.triggers.typed_data import CRON, EVENT, trigger_hash, types_for
+from muniment.protocol.triggers.typed_data import CRON, EVENT, check_input_names, trigger_hash, types_for
 from muniment.relayer.answers import Answers
 from muniment.relayer.attempt import Consent, Function, Settling, attempt
 from muniment.relayer.context import run_context, settlers_of
@@ -155,10 +155,7 @@ def made_up(user: Address, cid: str, input: Mapping[str, Any], inputs: Mapping[s
 
     Raises `ValueError` for inputs that are missing or unknown, or have values that no trigger can have.
     """
-    if missing := [f"{name} ({word})" for name, word in inputs.items() if name not in input]:
-        raise ValueError(f"the function needs more inputs: {', '.join(missing)}")
-    if unknown := input.keys() - inputs.keys():
-        raise ValueError(f"the function has no input {', '.join(sorted(unknown))}")
+    check_input_names(input, inputs)
     values = {
         "functionCid": cid, "version": "1.0.0", "input": {**input}, "executionFeeLimit": "0", "minValidations": 1,
         "config": {"type": CRON, "schedule": "* * * * *", "delta": "1m", "endDate": 0},

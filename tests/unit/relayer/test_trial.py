@@ -95,7 +95,8 @@ def test_inputs_that_no_trigger_can_have_are_named() -> None:
     good: dict[str, Any] = {"chainId": 8453, "token": TOKEN}
     assert made_up(OTHER, "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ", good, inputs).input == good
     for wrong, words in (
-        ({"chainId": 1}, r"needs more inputs: token \(address\)"), ({**good, "more": 1}, "no input more"),
+        ({"chainId": 1}, r"more inputs: token \(address\); it takes chainId \(uint32\), token \(address\)$"),
+        ({**good, "more": 1}, r"no input more; it takes chainId \(uint32\), token \(address\)$"),
         ({**good, "chainId": 2**32}, "^chainId: "), ({**good, "token": "0x12"}, "^token: "),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 _CLAIMED: Final = "(as the service says)"
+# As `muniment.protocol.intents.types` has them: a command line that is only read loads no records.
+STATUSES: Final = ("created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired")
+PROPOSAL_STATUSES: Final = ("received", "accepted", "rejected", "submitted", "succeeded", "failed", "expired")
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 
 def _filter_options(command: Command) -> Command:
@@ -50,7 +54,7 @@ def _filter_options(command: Command) -> Command:
 
 @click.command("list")
 @_filter_options
-@click.option("--status", help="Only those in this status.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those in this status.")
 @service_options
 @list_options
 def list_intents(
@@ -141,7 +145,7 @@ def propose(hash_: str, file: str, *, as_json: bool | None, **flags: Any) -> Non
 @click.command("log")
 @click.argument("hash_", metavar="HASH")
 @click.argument("text")
-@click.option("--level", type=click.Choice(["info", "success", "warning", "error"]), default="info", show_default=True)
+@click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True)
 @service_options
 def log_intent(hash_: str, text: str, *, level: Any, **flags: Any) -> None:
     """Append a line to the log of an intent. It needs MUNIMENT_OPERATOR_KEY."""
@@ -162,6 +166,10 @@ def move_intent(
     **flags: Any,
 ) -> None:  # fmt: skip
     """Move an intent or one of its proposals to another status. It needs MUNIMENT_OPERATOR_KEY."""
+    statuses = STATUSES if proposal is None else PROPOSAL_STATUSES
+    if status not in statuses:
+        what = "an intent" if proposal is None else "a proposal"
+        raise click.BadParameter(f"{status}: {what} can be {', '.join(statuses)}", param_hint="STATUS")
     with opened(flags, needs="operator") as registry:
         intent = registry.intents.move(hash_, status, proposal=proposal, transaction_hash=transaction)
     show_one(intent, _members(intent), as_json=as_json)

@@ -132,10 +132,9 @@ def _refused(refusal: Refusal) -> FailedError:
 
     lines = [printable(f"{refusal.code}: {refusal.detail}" if refusal.code else refusal.detail)]
     for fault in refusal.faults:
-        if fault.detail in refusal.detail:
-            continue
-        where = fault.pointer or fault.parameter or ""
-        lines.append(printable(f"  {where}: {fault.detail}" if where else f"  {fault.detail}"))
+        shown = [fault.pointer or fault.parameter, None if fault.detail in refusal.detail else fault.detail]
+        if any(shown):
+            lines.append(printable(f"  {': '.join(filter(None, shown))}"))
     reply = refusal.answer
     if reply is not None and not refusal.code:
         # A page of a proxy, or an answer of another program.

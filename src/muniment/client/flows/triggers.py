@@ -30,6 +30,7 @@ from muniment.protocol.triggers.rules import consent, values_signed
 from muniment.protocol.triggers.typed_data import (
     DEACTIVATE,
     DEACTIVATE_TYPES,
+    check_input_names,
     config_type_of,
     message,
     registry_domain,
@@ -260,6 +261,7 @@ def _checked(session: Session, draft: TriggerDraft) -> Flow[tuple[dict[str, Any]
     manifest = yield from functions.manifest(session, draft.function_cid)
     values = Values.of(draft)
     given = values_signed(values)
+    check_input_names(values.input, manifest.inputs)
     types = types_for(manifest.inputs, config_type_of(given))
     domain = registry_domain(session.protocol)
     consent(types, values, manifest.inputs, domain)

@@ -57,6 +57,22 @@ def check_values(values: object, inputs: Mapping[str, str]) -> None:
             _apply({name: _check_token_amount}, given, "/values/input")
 
 
+def check_input_names(given: Iterable[str], inputs: Mapping[str, str]) -> None:
+    """Check that the names in `given` are those of a function's inputs.
+
+    Raises `InvalidTypedData` that says what is missing or unknown, and what the function takes.
+    """
+    names = {*given}
+    missing = [f"{name} ({word})" for name, word in inputs.items() if name not in names]
+    unknown = sorted(names - inputs.keys())
+    faults = [f"the function needs more inputs: {', '.join(missing)}"] if missing else []
+    faults += [f"the function has no input {', '.join(unknown)}"] if unknown else []
+    if len(missing) < len(inputs) or not inputs:
+        faults += [f"it takes {', '.join(f'{name} ({word})' for name, word in inputs.items()) or 'no inputs'}"]
+    if missing or unknown:
+        raise InvalidTypedData("; ".join(faults))
+
+
 def object_at(value: object, pointer: str) -> dict[str, object]:
     """`value` if it is an object. Raises `InvalidTypedData` with `pointer` otherwise."""
     if not isinstance(value, dict):
