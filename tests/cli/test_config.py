@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -32,6 +33,17 @@ def shown(result: Result) -> dict[str, str]:
 
 def test_every_setting_is_shown_as_its_variable() -> None:
     assert shown(run()) == Settings().environment()
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "--database-url", MYSQL], ["relayer", "--config", "absent.toml"]], ids=["serve", "relayer"]
+)
+def test_a_start_names_the_variables_that_nothing_reads(command: list[str], tmp_path: Path) -> None:
+    environment = {"MUNIMENT_SECRTE": SECRET, "MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_DATA_DIR": str(tmp_path)}
+    done = warm.run(*command, environment=environment, directory=tmp_path)
+    (line,) = [each for each in done.stderr.splitlines() if "nothing reads" in each]
+    assert json.loads(line)["variables"] == "MUNIMENT_SECRTE (MUNIMENT_SECRET?)"
+    assert SECRET not in done.stdout + done.stderr
 
 
 def test_the_printed_settings_can_be_read_again() -> None:

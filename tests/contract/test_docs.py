@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, LiteralString
@@ -16,12 +15,11 @@ from golden import ROOT
 from conformance import document
 from each_row import each_row
 from muniment.chains.catalogue import load_chains
-from muniment.cli.client.service import VARIABLES
 from muniment.relayer.settings import load_relayer_settings
 from muniment.service.context import Context
 from muniment.service.http.problems import all_refusals
 from muniment.service.http.reference_pages import error_page, reference_page
-from muniment.service.running.settings import Settings, variable
+from muniment.service.running.environment import known_variables
 
 _OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _PAGES = [*_OURS, ROOT / "bench" / "README.md"]
@@ -58,7 +56,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 @each_row("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
 def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
-    known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME", *VARIABLES}
+    known = {"MUNIMENT_NAME", *known_variables()}
     if page.name == "CONTRIBUTING.md":
         known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
     named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}

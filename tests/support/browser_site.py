@@ -69,7 +69,7 @@ async def chromium() -> AsyncIterator[Browser]:
     from browsing import browser, browser_program  # noqa: PLC0415 - most test processes open no browser
 
     if browser_program() is None:
-        message = "Chromium is not here: install it, or name it by MUNIMENT_TEST_CHROMIUM"
+        message = "Chromium is not here: install it, or name it by TEST_CHROMIUM"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)

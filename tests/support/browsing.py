@@ -32,8 +32,8 @@ _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice
 
 
 def browser_program() -> str | None:
-    """Path of Chromium or Chrome: `MUNIMENT_TEST_CHROMIUM`, otherwise one on the path."""
-    named = os.environ.get("MUNIMENT_TEST_CHROMIUM")
+    """Path of Chromium or Chrome: `TEST_CHROMIUM`, otherwise one on the path."""
+    named = os.environ.get("TEST_CHROMIUM")
     return named or next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 

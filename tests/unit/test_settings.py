@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from each_row import each_row
+from muniment.service.running.environment import unread_variables
 from muniment.service.running.settings import MASK, SettingError, Settings, load_settings, variable
 
 SECRET = "c0ffee" * 10 + "1234"
@@ -44,6 +45,16 @@ def test_a_variable_that_is_empty_was_not_given(tmp_path: Path) -> None:
 
 def test_variables_of_others_are_left_alone() -> None:
     assert load(SERVICE_HOST="10.0.0.1") == load_settings(environ={"PORT": "1", "port": "1"}) == Settings()
+
+
+def test_variables_that_nothing_reads_are_named_with_what_they_may_mean() -> None:
+    known = ["MUNIMENT_PORT", "MUNIMENT_SECRET_FILE", "MUNIMENT_OPERATOR_KEY", "MUNIMENT_PRIVATE_KEY_FILE", "PATH"]
+    cluster = ["SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8787_TCP", "PORT_8787_TCP_ADDR", "POSTGRES_SERVICE_HOST"]
+    assert unread_variables([*known, *(f"MUNIMENT_{each}" for each in cluster)]) == []
+    assert unread_variables(["MUNIMENT_TLOGNAME", "muniment_port", "MUNIMENT_X", "MUNIMENT_OPERATOR_KEY_FILE"]) == [
+        "MUNIMENT_OPERATOR_KEY_FILE (MUNIMENT_OPERATOR_KEY?)", "MUNIMENT_TLOGNAME (MUNIMENT_TLOG_NAME?)", "MUNIMENT_X",
+        "muniment_port (MUNIMENT_PORT?)",
+    ]  # fmt: skip
 
 
 def test_a_value_may_come_from_a_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import structlog
 
 from muniment.cli.output import printable
+from muniment.service.running.environment import unread_variables
 from muniment.service.running.log_lines import Repeats
 
 if TYPE_CHECKING:
@@ -38,6 +40,12 @@ def _without_controls(_logger: object, _method: str, line: EventDict) -> EventDi
         name: printable(value, keeps="\n\t" if name == "exception" else "") if isinstance(value, str) else value
         for name, value in line.items()
     }
+
+
+def warn_of_unread_variables() -> None:
+    """Name the variables of the environment that look like settings and are none, in one line without their values."""
+    if found := unread_variables(name for name, value in os.environ.items() if value):
+        structlog.get_logger(__name__).warning("nothing reads these variables", variables=", ".join(found))
 
 
 def configure_logs(settings: Settings) -> None:

@@ -56,12 +56,13 @@ def relayer(context: click.Context, /, **given: Any) -> None:
     """
     import asyncio
 
-    from muniment.cli.logs import configure_logs
+    from muniment.cli.logs import configure_logs, warn_of_unread_variables
 
     context.obj = options = _Options(**given)
     if context.invoked_subcommand is not None:
         return
     configure_logs(settings_of(None))
+    warn_of_unread_variables()
     with failures():
         raise SystemExit(asyncio.run(_work(options)))
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 @chains_option
 def serve(config: Path | None, **flags: object) -> None:
     """Run the service."""
-    from muniment.cli.logs import configure_logs
+    from muniment.cli.logs import configure_logs, warn_of_unread_variables
     from muniment.service.server.run import listen, serve as serve_on
 
     settings = settings_of(config, **flags)
     configure_logs(settings)
+    warn_of_unread_variables()
     with output.errors_on_one_line():
         _prepare(settings)
         listener = listen(settings.host, settings.port)

@@ -44,6 +44,13 @@ def test_the_bill_of_materials_of_the_installation_is_found() -> None:
     assert {"click", "asyncpg", "btclib-secp256k1"} <= machine.tested_versions().keys()
 
 
+@breaks("environment")
+def test_a_variable_that_nothing_reads_is_a_warning_without_its_value() -> None:
+    found = machine.check_environment(HERE, environ={"MUNIMENT_TLOG_NAMES": "a value", "MUNIMENT_PORT": "1"})
+    assert (found.level, found.message) == (Level.WARN, "nothing reads MUNIMENT_TLOG_NAMES (MUNIMENT_TLOG_NAME?)")
+    assert machine.check_environment(HERE, environ={"MUNIMENT_PORT": "1", "MUNIMENT_EMPTY": ""}).level == Level.OK
+
+
 @breaks("descriptors")
 def test_fewer_descriptors_than_connections_are_a_warning() -> None:
     found = machine.check_descriptors(Examined(Settings(connections_max=2**40)))

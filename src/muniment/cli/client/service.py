@@ -158,11 +158,6 @@ def _refused(refusal: Refusal) -> FailedError:
 Command = TypeVar("Command", bound=Callable[..., Any])
 DEFAULT_URL: Final = "http://127.0.0.1:8787"
 DEFAULT_PROFILE: Final = "default"
-# The variables of the environment that these commands read; none is a setting of a service but the protocol name.
-VARIABLES: Final = (
-    "MUNIMENT_URL", "MUNIMENT_PROFILE", "MUNIMENT_WALLET", "MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD",
-    "MUNIMENT_API_KEY", "MUNIMENT_OPERATOR_KEY", "MUNIMENT_PROTOCOL_NAME",
-)  # fmt: skip
 _ADDRESS: Final = re.compile(r"(0[xX])?[0-9a-fA-F]{40}")
 # An unreachable service is reported after at most four seconds.
 _TRIES: Final = 4

@@ -60,6 +60,7 @@ def _has_url(examined: Examined) -> bool:
 
 CHECKS: Final = (
     Check("machine", "libraries", _always, machine.check_libraries),
+    Check("machine", "environment", _always, machine.check_environment),
     Check("machine", "descriptors", _always, machine.check_descriptors),
     Check("machine", "secrets", _always, machine.check_secrets),
     Check("machine", "data directory", _always, machine.check_modes),

@@ -21,6 +21,7 @@ from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.protocol.wire import iso_time
 from muniment.service.app import directories_of
 from muniment.service.auth.secrets import RING_FILE, parse_secrets
+from muniment.service.running.environment import unread_variables
 from muniment.service.running.limits.buckets import MEMORY_FILE, find_proxy
 from muniment.service.running.limits.disk import UPLOAD_RESERVES, reserve_of
 from muniment.service.running.settings import MIB, SettingError
@@ -78,6 +79,14 @@ def tested_versions() -> dict[str, str]:
 def _numbers(text: str) -> list[int]:
     """The numbers of a version (PEP 440), before its local part."""
     return [int(number) for number in re.findall(r"[0-9]+", text.partition("+")[0])]
+
+
+def check_environment(_: Examined, *, environ: Mapping[str, str] | None = None) -> Finding:
+    """Whether each variable that begins like a setting is one. Values are not shown: they may be secrets."""
+    given = os.environ if environ is None else environ
+    if found := unread_variables(name for name, value in given.items() if value):
+        return warn(f"nothing reads {', '.join(found)}", "correct the names, or remove the variables")
+    return ok("each variable is known")
 
 
 def check_descriptors(examined: Examined) -> Finding:

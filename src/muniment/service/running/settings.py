@@ -379,7 +379,7 @@ def load_settings(
     """The effective settings. Flags that are None and variables that are empty were not given.
 
     Raises `SettingError`, also for an unknown name in the file. Unknown names in the environment are ignored:
-    orchestrators put their own variables there.
+    orchestrators put their own variables there. `environment.unread_variables` names them.
     """
     environ = os.environ if environ is None else environ
     values = _from_file(config) if config else {}
