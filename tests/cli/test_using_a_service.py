@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import warm
 from builders import Wallet
-from muniment.cli.client.triggers import end_ms
+from muniment.cli.client.when import end_ms
 from muniment.cli.main import main
 from service import Service
 from using import SAMPLE, SAMPLE_INPUT, Person, draft, intent, operator_key, proposal

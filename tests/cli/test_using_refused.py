@@ -49,7 +49,15 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["functions", "show", "Qmfoo"], 2, "invalid-cid"),
         (["triggers", "show", "0x12"], 2, "invalid-signature"),
         (["triggers", "create"], 2, "name the function with --function"),
-        (["triggers", "create", "--function", UNKNOWN_CID], 2, "either --schedule or --config"),
+        (["triggers", "create", "--function", UNKNOWN_CID], 2, "one of --schedule, --on-event, --once, --config"),
+        (
+            ["triggers", "create", "--function", UNKNOWN_CID, "--schedule", "x", "--once"],
+            2,
+            "--schedule and --once exclude each other",
+        ),
+        (["triggers", "sign", "--function", UNKNOWN_CID, "--schedule", "x", "--at", "1h"], 2, "--at does not go with"),
+        (["triggers", "sign", "--function", UNKNOWN_CID, "--config", "{}", "--end", "1h"], 2, "--end does not go with"),
+        (["triggers", "create", "-", "--once"], 2, "give a FILE or --once, not both"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--end", "soon"], 2, "--end soon"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--input", "a"], 2, "NAME=VALUE"),
         (["triggers", "list", "--wallet", "ledger"], 0, ""),  # a listing asks no wallet

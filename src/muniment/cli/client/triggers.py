@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -15,7 +14,7 @@ import click
 from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import failures, follow_options, followed, opened, service_options
 from muniment.cli.client.short_ids import whole_own_trigger, whole_trigger
-from muniment.cli.options import span_ms
+from muniment.cli.client.when import config_of, given_options, when_options
 from muniment.cli.output import (
     Column,
     ago,
@@ -49,10 +48,7 @@ def draft_options(command: Command) -> Command:
         click.option("--validations", type=int, default=1, show_default=True, help="Validations that a run needs."),
         click.option("--fee-limit", default="0", help="Highest fee of a run, in base units; 0: no limit."),
         click.option("--version", default="1.0.0", show_default=True, help="Version of the trigger."),
-        click.option("--end", default="never", show_default=True, help="When it ends: 30d, 12h, 2027-01-31 or never."),
-        click.option("--delta", default="10m", show_default=True, help="How late a run may start."),
-        click.option("--config", "config_json", help="A configuration other than a schedule, as JSON."),
-        click.option("--schedule", help="When it runs, as five fields of cron in UTC: '0 */6 * * *'."),
+        when_options,
         click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; can be repeated."),
         click.option("--function", "cid", help="CID of the function."),
         click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), required=False),
@@ -69,11 +65,11 @@ def read_trigger(flags: Mapping[str, Any]) -> TriggerDraft | SignedTrigger:
 
     if flags["file"] is None:
         return _draft(flags)
-    if flags["cid"] is not None:
-        raise ValueError("give a FILE or --function, not both")
-    given: Any = parse_json(_read(flags["file"]))
-    is_signed = isinstance(given, dict) and "sig" in cast("dict[str, Any]", given)
-    return decode_record(cast("object", given), SignedTrigger if is_signed else TriggerDraft)
+    if given := [*(["--function"] if flags["cid"] else []), *given_options(flags)]:
+        raise ValueError(f"give a FILE or {', '.join(given)}, not both: the file has all of the draft")
+    content: Any = parse_json(_read(flags["file"]))
+    is_signed = isinstance(content, dict) and "sig" in cast("dict[str, Any]", content)
+    return decode_record(cast("object", content), SignedTrigger if is_signed else TriggerDraft)
 
 
 def read_draft(flags: Mapping[str, Any]) -> TriggerDraft:
@@ -91,30 +87,11 @@ def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
 
     if flags["cid"] is None:
         raise ValueError("name the function with --function CID, or give a FILE with a draft")
-    if (flags["schedule"] is None) == (flags["config_json"] is None):
-        raise ValueError("say when it runs: either --schedule or --config")
-    if flags["config_json"] is not None:
-        config: Any = json.loads(flags["config_json"])
-    else:
-        config = {"type": 0, "schedule": flags["schedule"], "delta": flags["delta"], "endDate": end_ms(flags["end"])}
     return TriggerDraft.of(
-        flags["cid"], config=config, input=read_inputs(flags["inputs"]), version=flags["version"],
+        flags["cid"], config=config_of(flags), input=read_inputs(flags["inputs"]), version=flags["version"],
         execution_fee_limit=flags["fee_limit"], min_validations=flags["validations"],
         description=flags["description"] or "Signed on the command line",
     )  # fmt: skip
-
-
-def end_ms(text: str) -> int:
-    """Milliseconds since 1970 of `never` (0), of a span from now, or of a date in UTC. Raises `ValueError`."""
-    if text == "never":
-        return 0
-    if (span := span_ms(text)) is not None:
-        return time.time_ns() // 1_000_000 + span
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"--end {text}: give 30d, 12h, a date such as 2027-01-31, or never") from None
-    return round(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
 
 
 def read_inputs(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -321,6 +298,12 @@ def _when(config: Mapping[str, Any]) -> str:
     return f"on an event of chain {config['chainId']}" if config["type"] == EVENT else "once"
 
 
+def _end(at_ms: int) -> str:
+    from muniment.protocol.wire import moment
+
+    return f"{moment(at_ms)}, {until_ms(at_ms)}" if at_ms else "never"
+
+
 def _members(trigger: Trigger) -> dict[str, str]:
     from muniment.protocol.wire import encode
 
@@ -329,6 +312,6 @@ def _members(trigger: Trigger) -> dict[str, str]:
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,
         "version": trigger.version, "config": encode(trigger.config).decode(), "input": encode(trigger.input).decode(),
         "fee limit": trigger.execution_fee_limit, "validations": str(trigger.min_validations),
-        "end": until_ms(trigger.end_date), "status": f"{_status(trigger)} {claimed}",
+        "end": _end(trigger.end_date), "status": f"{_status(trigger)} {claimed}",
         "created": f"{ago(trigger.created_at)} {claimed}", "description": f"{trigger.description} {claimed}",
     }  # fmt: skip
