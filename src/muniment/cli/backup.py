@@ -45,7 +45,7 @@ def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: obje
 )
 @json_option
 def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_json: bool, **flags: object) -> None:
-    """Restore the backup in DIRECTORY to a data directory that holds no registry.
+    """Restore the backup in DIRECTORY to an empty data directory.
 
     The backup is checked first. After an interruption the service cannot start from the data directory; run the
     command again to finish.

@@ -59,7 +59,7 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
 
 @click.group()
 def pins() -> None:
-    """The bundles that an IPFS node is to pin (MUNIMENT_IPFS_PIN_URL)."""
+    """The bundles that the IPFS node is to pin."""
 
 
 @pins.command("list")
@@ -68,7 +68,7 @@ def pins() -> None:
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of bundles.")
 @json_option
 def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
-    """Print the waiting bundles, the longest wait first: CID, failures, last error."""
+    """Print the waiting bundles, the longest wait first."""
     from muniment.protocol.wire import iso_time
     from muniment.service.pins import queue
 
@@ -90,7 +90,7 @@ def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool
 @common_options
 @click.argument("cids", metavar="[CID]...", nargs=-1)
 def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> None:
-    """Let the service try waiting bundles at once: all of them, or those with these CIDs.
+    """Let the service try waiting bundles at once. Without a CID: all of them.
 
     Run it after you have repaired the node. A bundle that is being sent is left alone.
     """
@@ -105,7 +105,7 @@ def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> N
 @pins.command("recheck")
 @common_options
 def recheck_pins(config: Path | None, **flags: object) -> None:
-    """Let the service ask the node again about every pinned bundle, and send those that it lacks.
+    """Let the service check every pinned bundle at the node. It sends those that the node lacks.
 
     Run it after you configure another node, or when the node has lost data. A restore does the same.
     """

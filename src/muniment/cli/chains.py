@@ -26,7 +26,7 @@ def chains() -> None:
 @chains_option
 @json_option
 def check_chains(config: Path | None, *, as_json: bool, **flags: object) -> None:
-    """Send the service's requests to every configured node, and print each fault."""
+    """Send the service's requests to every node, and print faults."""
     from muniment.operate.check_chains import check_configured
 
     settings = named_registry_of(config, **flags)

@@ -23,7 +23,7 @@ from muniment.cli.options import (
 @click.option("--remote", help="Like --url, and compare the service with its transparency log.")
 @click.option("--protocol", help="With --url and --remote: protocol name of that registry; default: Mimic.")
 def verify(config: Path | None, url: str | None, remote: str | None, protocol: str | None, **flags: object) -> None:
-    """Recompute every hash and recheck every signature of the stored data.
+    """Check every hash and every signature of the stored data.
 
     With --url it reads everything that a service shows. With --remote it reads the whole transparency log too: what is
     listed must be logged, and what is logged must be listed. Exit status: 0 all is well, 1 (with --url: 5) something
@@ -62,7 +62,9 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
 @click.option("--backup", type=click.Path(path_type=Path, file_okay=False), help="Directory of the newest backup.")
 @json_option
 def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool, **flags: object) -> None:
-    """Examine the machine, the settings, the database, the chains and the proxy, in at most ten seconds.
+    """Examine machine, settings, database, chains and proxy.
+
+    It takes at most ten seconds.
 
     Run it as the service's user, with the service's settings. It changes no record. Exit status: 0 all is well, 1 a
     warning, 2 a failed check.
@@ -84,7 +86,7 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
 @click.option("--url", default="", help="URL of the service; default: the host and port of the settings.")
 @click.option("--alive", is_flag=True, help="Ask only whether the process runs (/healthz), not whether it is ready.")
 def ping(config: Path | None, url: str, *, alive: bool, **flags: object) -> None:
-    """Ask a running service whether it is ready, within five seconds. Exit status: 0 ready, else 1."""
+    """Ask a running service whether it is ready. Exit status: 0 ready, else 1, after at most five seconds."""
     from muniment.operate.http_request import ping as ask_service
 
     settings = settings_of(config, **flags)

@@ -62,7 +62,7 @@ def epoch() -> None:
 @epoch.command("renew")
 @common_options
 def renew_epoch(config: Path | None, **flags: object) -> None:
-    """Begin a new epoch: earlier cursors are refused, and clients that follow a listing start over.
+    """Begin a new epoch, which refuses earlier cursors. Clients that follow a listing start over.
 
     This is necessary after a return to an earlier state without `muniment restore`: from a dump, a replica that lacked
     writes, Litestream or a copy of the disk. New rows then get the numbers of lost rows, and an earlier cursor would

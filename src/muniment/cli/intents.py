@@ -36,7 +36,7 @@ class _FailedError(click.ClickException):
 
 @click.group()
 def intents() -> None:
-    """Use the intents of a service; with its data directory, import, export and watch."""
+    """The intents of a service."""
 
 
 for _command in (watch, *COMMANDS):
@@ -50,7 +50,7 @@ for _command in (watch, *COMMANDS):
 @click.option("--restart", is_flag=True, help="Start at the first line, even after an interrupted import of the file.")
 @json_summary_option
 def import_intents(config: Path | None, *, file: str, restart: bool, as_json: bool, **flags: object) -> None:
-    """Record the intents of FILE (- for standard input): JSON lines, one intent a line.
+    """Record the intents of FILE (- for standard input). It has one intent a line, as JSON.
 
     Each refused line is reported on standard error with its number; all other lines are recorded. An intent past
     its deadline is recorded, and reported, even if another intent has its nonce. After an interruption, run the
@@ -150,7 +150,7 @@ def _print_shared(number: int, line: str) -> None:
 @common_options
 @click.argument("intent_hash", metavar="HASH")
 def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> None:
-    """Free the nonce of the intent HASH, so that another intent with its trigger, settler and nonce can be recorded.
+    """Free the nonce of the intent HASH. Then another intent with its trigger, settler and nonce can be recorded.
 
     Use this for a nonce taken with a stolen operator key. The settlement contract executes both intents if it gets
     both: make sure that the intent HASH can no longer be sent. The audit log records the release.
@@ -168,9 +168,9 @@ def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> Non
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, on standard error, as JSON.")
 def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: object) -> None:
-    """Write every intent to FILE (default: standard output), in the format of `import`.
+    """Write every intent to FILE, in the format of `import`.
 
-    FILE appears when it is complete.
+    Without FILE: to standard output. FILE appears when it is complete.
     """
     import asyncio
 

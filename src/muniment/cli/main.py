@@ -20,6 +20,7 @@ from muniment.cli.client.triggers import triggers
 from muniment.cli.database import database, epoch
 from muniment.cli.demo import demo
 from muniment.cli.events import events
+from muniment.cli.examples import add_examples
 from muniment.cli.intents import intents
 from muniment.cli.operators import operators
 from muniment.cli.relayer import relayer
@@ -36,13 +37,7 @@ from muniment.cli.webhooks import webhooks
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print the completion script for a shell; it needs no network.
-
-    \b
-    bash: eval "$(muniment completion bash)" in ~/.bashrc
-    zsh:  eval "$(muniment completion zsh)" in ~/.zshrc
-    fish: muniment completion fish > ~/.config/fish/completions/muniment.fish
-    """
+    """Print the completion script for a shell; it needs no network."""
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - the choices are the names of click's classes
     click.echo(kind(context.find_root().command, {}, "muniment", "_MUNIMENT_COMPLETE").source())
@@ -92,3 +87,4 @@ _RUN_A_REGISTRY: Final = (
 )  # fmt: skip
 for _command in (*USE_A_REGISTRY, *_RUN_A_REGISTRY):
     main.add_command(_command)
+add_examples(main)

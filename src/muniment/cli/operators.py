@@ -14,7 +14,7 @@ from muniment.cli.options import common_options, in_database, json_option
 
 @click.group()
 def operators() -> None:
-    """The operators that can write intents and runs, and the audit of their writes."""
+    """The operators that can write intents and runs."""
 
 
 @operators.command("add")

@@ -49,7 +49,7 @@ class _Options:
 @click.option("--any", "opens_all", is_flag=True, help='Treat lists that are not set as "*" (any).')
 @click.pass_context
 def relayer(context: click.Context, /, **given: Any) -> None:
-    """Run the triggers that are due, and record runs and intents in a registry.
+    """Run the triggers that are due, and record runs and intents.
 
     The file names the registry, the operator key, and whom this relayer serves: docs/use/run-functions.md explains it.
     A journal belongs to one process; several relayers, each with its own journal, can serve one registry.

@@ -33,7 +33,7 @@ for _command in (*COMMANDS, verify_run):
 @click.option("--older", required=True, metavar="SPAN", help="Age of the runs to remove: 30d, 12h, 8w or 1y.")
 @json_summary_option
 def prune_runs(config: Path | None, older: str, *, as_json: bool, **flags: object) -> None:
-    """Remove runs without intents that were recorded longer ago than SPAN. Runs with intents stay.
+    """Remove old runs without intents. Runs with intents stay.
 
     A running service removes those older than `runs_keep_days` by itself.
     """
@@ -48,9 +48,9 @@ def prune_runs(config: Path | None, older: str, *, as_json: bool, **flags: objec
 @common_options
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 def export_runs(config: Path | None, *, file: str, **flags: object) -> None:
-    """Write every run to FILE (default: standard output), one a line, in the format of `import`.
+    """Write every run to FILE, in the format of `import`.
 
-    FILE appears when it is complete.
+    Without FILE: to standard output. FILE appears when it is complete.
     """
     from muniment.operate.run_lines import exported_lines
 
@@ -72,7 +72,9 @@ def export_runs(config: Path | None, *, file: str, **flags: object) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @json_summary_option
 def import_runs(config: Path | None, *, file: str, as_json: bool, **flags: object) -> None:
-    """Record the runs of FILE (- for standard input): JSON lines, one run a line. Their triggers must be registered.
+    """Record the runs of FILE (- for standard input). Their triggers must be registered.
+
+    FILE has one run a line, as JSON.
 
     Each refused line is reported on standard error with its number; all other lines are recorded. The validations of
     another registry are not counted: one import counts as one operator. It is safe to repeat. Exit status: 0 every

@@ -47,7 +47,7 @@ def _races_told() -> Generator[None]:
 @common_options
 @json_option
 def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
-    """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
+    """Print the log's epochs and backlog, and the state of this host. It changes nothing."""
     import msgspec
 
     from muniment.service.resources.log.operating import look
@@ -59,7 +59,7 @@ def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
 @tlog.command("freeze")
 @common_options
 def freeze_log(config: Path | None, **flags: object) -> None:
-    """Stop the log: nothing is added and nothing is signed until `muniment tlog resume`.
+    """Stop the log until `muniment tlog resume`. Nothing is added and nothing is signed.
 
     The service keeps running, and its records wait for the log. Do this before you move the database.
     """
@@ -141,7 +141,7 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--against", multiple=True, type=_EXISTING, help="A checkpoint that others have seen; can be repeated.")
 @click.option("--accept", is_flag=True, help="Follow a new log that the previous one does not announce.")
 def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple[Path, ...], *, accept: bool) -> None:
-    """Verify that the log of the registry at URL only grows, and that nothing in it is backdated.
+    """Verify that the log of the registry at URL only grows. Nothing in it may be backdated.
 
     The first time it trusts the keys of the log, and reads all of it. With --state it keeps the last checkpoint, and
     in FILE.known the records that the log has; the next time it checks that the log continues from there, and has no

@@ -45,7 +45,7 @@ def add_webhook(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Add a webhook to URL, and print its id and secret; the secret is shown only once.
+    """Add a webhook to URL, and print its id and secret. The secret is shown only once.
 
     Give the secret to the receiver, then run `muniment webhooks test`. Events are sent once that test has passed.
     """
@@ -116,7 +116,7 @@ def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @common_options
 @click.argument("hook_id", metavar="ID")
 def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
-    """Resume a webhook that is disabled or waits after failures, from its cursor on."""
+    """Resume a webhook that is disabled or waits after failures."""
     from muniment.service.resources.webhooks import managing
 
     _change(config, flags, hook_id, managing.resumed)
@@ -127,7 +127,7 @@ def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @click.argument("hook_id", metavar="ID")
 @click.argument("cursor")
 def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: object) -> None:
-    """Move the cursor of a webhook to CURSOR, the id of an event: the events after it come next."""
+    """Move a webhook to CURSOR, the id of an event. The events after it come next."""
     from muniment.service.resources.feed.events import Position
     from muniment.service.resources.feed.reading import check_position
     from muniment.service.resources.webhooks import managing
@@ -165,7 +165,7 @@ def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags:
 @click.argument("hook_id", metavar="ID")
 @json_option
 def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
-    """Send a challenge to a receiver; exit with status 1 unless it comes back. Success activates a pending webhook."""
+    """Send a challenge to a receiver. Exit status: 1 unless it comes back. Success activates a pending webhook."""
     from muniment.service.resources.webhooks.managing import run_test
     from muniment.service.resources.webhooks.sending import DELIVERED
 
@@ -209,7 +209,7 @@ def _maker(hook: Hook) -> str:
 @webhooks.command("deliver")
 @common_options
 def deliver_events(config: Path | None, **flags: object) -> None:
-    """Deliver events to webhooks until SIGTERM or Ctrl-C, as `serve` does: only one process delivers at a time.
+    """Deliver events to webhooks, as `serve` does, until Ctrl-C. Only one process delivers at a time.
 
     For a registry whose serving processes may not reach the Internet, or are too busy.
     """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--mimic-profile", help="Also store the API key under this name for the mimic command.")
 @click.option("--lifetime", type=click.IntRange(60), metavar="SECONDS", help="Lifetime of the token; default: a day.")
 def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> None:
-    """Log in with a signature, and store the credentials for later commands.
+    """Log in with a signature, and store the credentials.
 
     The profile (--profile, or `default`) keeps URL, address and wallet. The token and the API key go to a file that
     only you can read. With a key in MUNIMENT_PRIVATE_KEY no credential is stored: the key is enough.
@@ -156,7 +156,7 @@ def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) ->
 @service_options
 @shape_options
 def balances(*, as_json: bool | None, **flags: Any) -> None:
-    """Show the wallet's tokens on the registry's chains, as the service reports them."""
+    """Show the wallet's tokens, as the service reports them."""
     with opened(flags, needs="token") as registry:
         found = registry.account.balances()
     columns = [

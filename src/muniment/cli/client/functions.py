@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @service_options
 @shape_options
 def deploy(directory: Path, *, key: str | None, as_json: bool | None, **flags: Any) -> None:
-    """Upload the function in DIRECTORY (default: build), with its manifest.json and its function.wasm.
+    """Upload the function in DIRECTORY (default: build).
+
+    It has the files manifest.json and function.wasm.
 
     The CID is computed here and compared with the answer. It is written to DIRECTORY/CID.json.
     """
@@ -67,7 +69,7 @@ def list_functions(
 @service_options
 @shape_options
 def show_function(cid: str, *, as_json: bool | None, **flags: Any) -> None:
-    """Show a function and the inputs of its triggers; its manifest is proved by the CID."""
+    """Show a function and its inputs. Its manifest is proved by the CID."""
     with opened(flags) as registry:
         whole = whole_function(registry, cid)
         function, manifest = registry.functions.get(whole), registry.functions.manifest(whole)

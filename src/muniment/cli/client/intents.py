@@ -92,7 +92,10 @@ def follow_intents(
     *, user: str | None, settler: str | None, trigger: str | None, state: Path | None, as_json: bool | None,
     whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
-    """Show intents as they are recorded, until Ctrl-C: all, or with --state those since the last start."""
+    """Show intents as they are recorded, until Ctrl-C.
+
+    All are shown, or with --state those since the last start.
+    """
     about = {"of": "intents", "user": user, "settler": settler, "trigger": trigger}
     with followed(flags, state, about) as (registry, position):
         pages = registry.intents.follow(after=position.read(), user=user, settler=settler, config_sig=trigger)
@@ -105,7 +108,7 @@ def follow_intents(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @service_options
 def download_intents(file: Path, **flags: Any) -> None:
-    """Mirror every intent to FILE, one per line, in the format of `muniment intents import`.
+    """Mirror every intent to FILE, in the format of `intents import`.
 
     Every hash is computed again. An interrupted download continues where it stopped; a later one adds the new intents.
     """

@@ -53,7 +53,7 @@ def list_runs(
 @service_options
 @shape_options
 def show_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
-    """Show a run: what came of it and why, what it read and was told, and who recorded it.
+    """Show a run: what came of it, what it read, who recorded it.
 
     Its hash and its relayer's evidence are computed again. The answers themselves are a claim.
     """

@@ -132,7 +132,10 @@ def triggers() -> None:
 @service_options
 @shape_options
 def preview(*, as_json: bool | None, **flags: Any) -> None:
-    """Describe a draft in plain words, made here from the proved manifest. Nothing is signed."""
+    """Describe a draft in plain words. Nothing is signed.
+
+    The words are made here, from the proved manifest.
+    """
     with opened(flags) as registry:
         found = registry.triggers.preview(read_draft(flags))
     show_one(found, _spoken(found), as_json=as_json)
@@ -143,7 +146,7 @@ def preview(*, as_json: bool | None, **flags: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 def sign(*, yes: bool, **flags: Any) -> None:
-    """Sign a draft, and print the signed trigger as JSON: `triggers create FILE` registers it, on any machine."""
+    """Sign a draft, and print the signed trigger as JSON. `triggers create FILE` registers it, on any machine."""
     with failures():
         draft = read_draft(flags)
     with opened(flags, needs="signature") as registry:
@@ -158,7 +161,7 @@ def sign(*, yes: bool, **flags: Any) -> None:
 @service_options
 @shape_options
 def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
-    """Sign a draft and register it; or register the signed trigger in FILE."""
+    """Sign a draft and register it, or register a signed FILE."""
     from muniment.client import TriggerDraft
 
     with failures():
@@ -211,7 +214,10 @@ def show_trigger(sig: str, *, as_json: bool | None, **flags: Any) -> None:
 def follow_triggers(
     *, signer: str | None, cid: str | None, state: Path | None, as_json: bool | None, whole: bool, **flags: Any
 ) -> None:
-    """Show triggers as they are registered, until Ctrl-C: all, or with --state those since the last start."""
+    """Show triggers as they are registered, until Ctrl-C.
+
+    All are shown, or with --state those since the last start.
+    """
     with followed(flags, state, {"of": "triggers", "signer": signer, "function": cid}) as (registry, position):
         pages = registry.triggers.follow(after=position.read(), signer=signer, function_cid=cid)
         for page in pages:

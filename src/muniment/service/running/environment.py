@@ -34,11 +34,12 @@ def known_variables() -> frozenset[str]:
 def unread_variables(names: Iterable[str]) -> list[str]:
     """Those of `names` that begin like a variable of this program and are none, each with the name that it may mean."""
     known = known_variables()
+    endings = sorted(name.removeprefix(PREFIX) for name in known)
     found: list[str] = []
     for name in sorted(names):
         is_ours = name.upper().startswith(PREFIX)
         if not is_ours or name in known or _OF_KUBERNETES.fullmatch(name):
             continue
-        meant = get_close_matches(name.upper(), sorted(known), n=1, cutoff=_LIKENESS_MIN)
-        found.append(f"{name} ({meant[0]}?)" if meant else name)
+        meant = get_close_matches(name[len(PREFIX) :].upper(), endings, n=1, cutoff=_LIKENESS_MIN)
+        found.append(f"{name} ({PREFIX}{meant[0]}?)" if meant else name)
     return found
