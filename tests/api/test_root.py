@@ -35,6 +35,10 @@ async def test_a_program_is_shown_where_to_begin(client: httpx2.AsyncClient) -> 
             "name": "muniment", "version": version("muniment"), "api": "/openapi.json", "docs": "/docs",
             "console": "/console",
         }  # fmt: skip
+        head = await client.head("/", headers={"accept": accept} if accept else {})
+        kept = ("content-type", "content-length", "vary")
+        assert [head.headers[name] for name in kept] == [response.headers[name] for name in kept], accept
+        assert (head.status_code, head.content) == (200, b"")
     for path in ("/openapi.json", "/docs", "/console"):
         assert (await client.get(path)).status_code == 200
 
