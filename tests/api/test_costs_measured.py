@@ -191,6 +191,7 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
             "POST /triggers/deactivate/sign-params", "/triggers/deactivate/sign-params", [{"triggerSigs": sigs[:100]}]
         ),
         Asked("GET /functions", "/functions?limit=100"),
+        Asked("GET /functions", "/functions?name=hello"),
         uploaded([Bundle(version=f"2.0.{n}") for n in range(12)], key),
         uploaded([Bundle(version=f"3.0.{n}", wasm=large(n)) for n in range(12)], key),
         uploaded([Bundle(version="no", wasm=large(0))], key, 400),

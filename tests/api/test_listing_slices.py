@@ -29,7 +29,8 @@ LONG_BYTES = 20 * KIB
 INSERT_TRIGGER = """INSERT INTO triggers
   (sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
   VALUES (?, ?, ?, ?, 'Mimic', ?, 0, ?, ?)"""
-INSERT_FUNCTION = "INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, '{}', 1, ?)"
+INSERT_FUNCTION = """INSERT INTO functions (digest, content, inputs, created_at_ms, name_key, record)
+  VALUES (?, ?, '{}', 1, ?, ?)"""
 INSERT_CREATOR = """INSERT INTO function_creators (creator, function_seq, name, version, joined_at_ms)
   SELECT ?, seq, ?, '1.0.0', 1 FROM functions WHERE digest = ?"""
 OWNER = b"\1" * 20
@@ -50,7 +51,7 @@ async def fill(context: Context, lengths: Sequence[int]) -> list[str]:
             digest = n.to_bytes(32)
             values = (n.to_bytes(65), OWNER, digest, bytes(32), int(n % 5 > 0), n, record)
             await tx.execute(INSERT_TRIGGER, values)
-            await tx.execute(INSERT_FUNCTION, (digest, digest, record))
+            await tx.execute(INSERT_FUNCTION, (digest, digest, b"hello", record))
             await tx.execute(INSERT_CREATOR, (OWNER, str(n), digest))
 
     await context.database.write(write)

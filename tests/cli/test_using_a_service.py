@@ -48,6 +48,8 @@ def test_a_function_is_deployed_shown_and_downloaded(person: Person, tmp_path: P
     cid = person.deployed(tmp_path / "build")
     assert json.loads((tmp_path / "build/CID.json").read_text()) == {"CID": cid}
     assert cid in [each["CID"] for each in person.records("functions", "list", "--creator", person.wallet.address)]
+    assert cid in [each["CID"] for each in person.records("functions", "list", "--name", "TRANS")]
+    assert person.records("functions", "list", "--name", "other") == []
     assert person.json("functions", "show", cid)["name"] == "Transfer"
     assert person.json("functions", "show", f"{cid[:14]}…")["CID"] == cid
     assert "amount: uint256" in person.done("functions", "show", cid, "--columns")

@@ -239,6 +239,11 @@ def test_tampered_inputs_of_a_function_are_named(registry: Registry) -> None:
     assert wrong[0].startswith(f"function {registry.cid}: ")
 
 
+def test_a_function_that_its_name_does_not_find_is_named(registry: Registry) -> None:
+    registry.sql("UPDATE functions SET name_key = CAST('other' AS BLOB) WHERE seq = 1")
+    assert registry.wrong() == [f"function {registry.cid}: its name_key is not the key of its name"]
+
+
 @pytest.mark.parametrize("record", ["{", "{}", "[]", '{"CID":"Qm"}'])
 def test_a_function_that_cannot_be_read_is_named(registry: Registry, record: str) -> None:
     registry.sql("UPDATE functions SET record = ? WHERE seq = 1", record)

@@ -27,11 +27,11 @@ numbers = count(1_000)
 class Calls(Protocol):
     """The operations of a registry by their names, such as `triggers.create`."""
 
-    def do(self, name: str, *given: Any, **named: Any) -> Any:
+    def do(self, name: str, /, *given: Any, **named: Any) -> Any:
         """Call an operation that answers once."""
         ...
 
-    def every(self, name: str, **named: Any) -> list[Any]:
+    def every(self, name: str, /, **named: Any) -> list[Any]:
         """All records of a listing."""
         ...
 
@@ -53,10 +53,10 @@ class BlockingCalls:
     registry: Registry
     http: httpx2.Client
 
-    def do(self, name: str, *given: Any, **named: Any) -> Any:
+    def do(self, name: str, /, *given: Any, **named: Any) -> Any:
         return _reach(self.registry, name)(*given, **named)
 
-    def every(self, name: str, **named: Any) -> list[Any]:
+    def every(self, name: str, /, **named: Any) -> list[Any]:
         return list(self.do(name, **named))
 
     def pages(self, name: str, number: int, **named: Any) -> list[Any]:
@@ -79,13 +79,13 @@ class AwaitingCalls:
         self.http = http
         self.runner = asyncio.Runner()
 
-    def do(self, name: str, *given: Any, **named: Any) -> Any:
+    def do(self, name: str, /, *given: Any, **named: Any) -> Any:
         async def called() -> Any:
             return await _reach(self.registry, name)(*given, **named)
 
         return self.runner.run(called())
 
-    def every(self, name: str, **named: Any) -> list[Any]:
+    def every(self, name: str, /, **named: Any) -> list[Any]:
         async def listed() -> list[Any]:
             return [each async for each in _reach(self.registry, name)(**named)]
 

@@ -114,6 +114,21 @@ def test_a_listing_by_a_later_uploader_shows_the_record_of_the_first(lying: Lyin
             assert (found.cid in made.cids(), found.creator) == (True, first.address)
 
 
+def test_a_function_of_another_name_than_was_asked_for_is_forged(lying: Lying) -> None:
+    (function,) = lying.truth("/functions?limit=1")
+
+    def found(name: str) -> set[str]:
+        lie = telling(lambda _: [{**function, "name": name}], "GET", "/functions?")
+        with lying.middle.behaving(lie), lying.registry() as registry:
+            return {each.name for each in registry.functions.list(name="HELL")}
+
+    assert found("\uff28ello") == {"\uff28ello"}  # a compatible form of H
+    assert found("\U0001ccddello") == {"\U0001ccddello"}  # another one, which older Pythons do not know
+    for name in ("Other", "Hel", "Shell"):
+        with pytest.raises(Forged, match="another name"):
+            found(name)
+
+
 def test_another_protocol_name_proves_nothing(lying: Lying) -> None:
     with lying.registry(protocol="Other") as registry:
         with pytest.raises(Forged):

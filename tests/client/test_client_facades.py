@@ -104,6 +104,9 @@ def test_functions_are_listed_oldest_first_and_by_creator_in_any_case(registry: 
     cids = [registry.do("functions.deploy", bundle()).cid for _ in range(3)]
     for creator in (owner, owner.lower(), "0x" + owner[2:].upper()):
         assert [each.cid for each in registry.every("functions.list", creator=creator, limit=1)] == cids
+    name = registry.do("functions.get", cids[1]).name
+    for spelling in (name, name.upper()):
+        assert [each.cid for each in registry.every("functions.list", creator=owner, name=spelling)] == cids[1:2]
 
 
 def test_a_download_has_the_bytes_that_were_deployed(registry: Calls, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ class Filled:
                 f"signer={a}", f"signer={b}&active=true", f"functionCid={self.cid}", "active=true", "active=false",
                 f"createdAfter={middle}", f"createdBefore={middle}&sort=1", f"sigs={self.triggers[1]['sig']}",
             ],
-            "functions": [f"creator={a}", f"creator={b}&sort=1", f"cids={self.cid}"],
+            "functions": ["name=tr", f"creator={a}", f"creator={b}&sort=1", f"cids={self.cid}"],
             "intents": [
                 "status=created", "status=succeeded&sort=1", "status=expired", "op=2", f"createdAfter={middle}",
                 f"createdBefore={middle}", f"user={Wallet(71).address}", "generation=all", "generation=2&op=4",

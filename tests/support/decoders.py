@@ -311,7 +311,7 @@ DECODERS: tuple[Decoder, ...] = (
                 "http.QueryReader._read convert",
             ),
             size=FIELD,
-            frames=(*PLAIN, *((name + b"=", b"") for name in (b"limit", b"cursor", b"creator", b"cids", b"sigs"))),
+            frames=(*PLAIN, *((each + b"=", b"") for each in b"limit cursor creator cids name sigs".split())),
         )
         for kind in (TriggerQuery, FunctionQuery)
     ),

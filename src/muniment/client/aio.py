@@ -108,13 +108,14 @@ class AsyncFunctions(Operations):
         *,
         creator: str | None = None,
         cids: list[str] | None = None,
+        name: str | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> AsyncPages[Function]:
-        """Functions, `limit` in a page. Their members are claims of the service."""
+        """Functions, `limit` in a page; `name` is the beginning of a name. Their members are claims of the service."""
         sort = -1 if newest_first else 1
         return AsyncPages(self._driver, lambda cursor: functions.page(
-            self._session, cursor, creator=creator, cids=cids, sort=sort, limit=limit
+            self._session, cursor, creator=creator, cids=cids, name=name, sort=sort, limit=limit
         ))  # fmt: skip
 
     async def manifest(self, cid: str) -> Manifest:

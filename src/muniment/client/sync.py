@@ -102,13 +102,14 @@ class Functions(Operations):
         *,
         creator: str | None = None,
         cids: list[str] | None = None,
+        name: str | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Pages[Function]:
-        """Functions, `limit` in a page. Their members are claims of the service."""
+        """Functions, `limit` in a page; `name` is the beginning of a name. Their members are claims of the service."""
         sort = -1 if newest_first else 1
         return Pages(self._driver, lambda cursor: functions.page(
-            self._session, cursor, creator=creator, cids=cids, sort=sort, limit=limit
+            self._session, cursor, creator=creator, cids=cids, name=name, sort=sort, limit=limit
         ))  # fmt: skip
 
     def manifest(self, cid: str) -> Manifest:

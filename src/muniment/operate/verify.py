@@ -15,7 +15,7 @@ from muniment.protocol.errors import CursorTooOld, Integrity, NotTheOwner, Refus
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.evm.signature import Signature
-from muniment.protocol.functions.rules import MANIFEST, read_manifest
+from muniment.protocol.functions.rules import MANIFEST, has_lasting_key, name_key, read_manifest
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash
 from muniment.protocol.intents.types import (
@@ -54,6 +54,7 @@ _ROWS_PER_READ: Final = 500
 _BLOCKS_PER_CALL = 32
 # Events of one read, and their records.
 _EVENTS_PER_READ: Final = 500
+_FUNCTIONS: Final = "SELECT seq, digest, inputs, name_key, record FROM functions"
 _SUBJECTS: Final[dict[Kind, LiteralString]] = {
     Kind.TRIGGER_CREATED: "SELECT sig, deactivated FROM triggers WHERE sig",
     Kind.FUNCTION_CREATED: "SELECT digest, 0 FROM functions WHERE digest",
@@ -128,17 +129,17 @@ def _check_block(blocks: BlockStore, digest: bytes) -> str | None:
 
 
 async def _functions(context: Context) -> AsyncIterator[str | None]:
-    async for seq, digest, inputs, record in rows(context, "SELECT seq, digest, inputs, record FROM functions"):
+    async for seq, digest, inputs, key, record in rows(context, _FUNCTIONS):
         try:
             function = msgspec.json.decode(record, type=Function, dec_hook=decode_text)
         except msgspec.MsgspecError as error:
             yield f"function {seq}: its record cannot be read: {error}"
             continue
-        wrong = await asyncio.to_thread(fault_of, _check_function, context, function, digest, inputs)
+        wrong = await asyncio.to_thread(fault_of, _check_function, context, function, digest, inputs, key)
         yield f"function {function.cid}: {wrong}" if wrong else None
 
 
-def _check_function(context: Context, function: Function, digest: bytes, inputs: str) -> None:
+def _check_function(context: Context, function: Function, digest: bytes, inputs: str, key: bytes) -> None:
     root = decode_cid(function.cid)
     if root.digest != digest:
         raise Integrity("its record is under the digest of another bundle")
@@ -154,6 +155,8 @@ def _check_function(context: Context, function: Function, digest: bytes, inputs:
         raise Integrity("its record differs from its manifest")
     if list(msgspec.json.decode(inputs, type=dict[str, str]).items()) != list(manifest.inputs.items()):
         raise Integrity("its inputs differ from its manifest")
+    if has_lasting_key(manifest.name) and key != name_key(manifest.name):
+        raise Integrity("its name_key is not the key of its name")
 
 
 async def _triggers(context: Context) -> AsyncIterator[str | None]:

@@ -45,10 +45,18 @@ def functions() -> None:
 
 @functions.command("list")
 @click.option("--creator", help="Only those that this address has deployed.")
+@click.option("--name", help="Only those whose name begins so, in upper or lower case.")
 @service_options
 @list_options
-def list_functions(
-    *, creator: str | None, limit: int | None, every: bool, as_json: bool | None, whole: bool, **flags: Any
+def list_functions(  # noqa: PLR0913 - options, by name
+    *,
+    creator: str | None,
+    name: str | None,
+    limit: int | None,
+    every: bool,
+    as_json: bool | None,
+    whole: bool,
+    **flags: Any,
 ) -> None:
     """List functions, the newest first."""
     columns = [
@@ -59,7 +67,7 @@ def list_functions(
     ]  # fmt: skip
     with opened(flags) as registry:
         show_newest(
-            lambda size: registry.functions.list(creator=creator, newest_first=True, limit=size),
+            lambda size: registry.functions.list(creator=creator, name=name, newest_first=True, limit=size),
             columns, limit=limit, every=every, as_json=as_json, whole=whole, empty="no functions",
         )  # fmt: skip
 

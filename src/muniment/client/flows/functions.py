@@ -17,8 +17,8 @@ from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.steps import Flow, Send
 from muniment.protocol.errors import Refusal
-from muniment.protocol.functions.rules import MANIFEST, WASM, read_manifest
-from muniment.protocol.functions.types import Function
+from muniment.protocol.functions.rules import MANIFEST, WASM, has_lasting_key, name_key, read_manifest
+from muniment.protocol.functions.types import Function, NamePrefix
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, import_files
 
@@ -110,22 +110,28 @@ def page(
     *,
     cids: list[str] | None = None,
     creator: str | None = None,
+    name: str | None = None,
     sort: int = 1,
     limit: int = 100,
 ) -> Flow[Page[Function]]:
     """A page of functions. Their members are claims.
 
     `sort` is 1 for the oldest first, -1 for the newest first.
-    `creator` also finds functions that this wallet uploaded after another wallet, which their records name.
+    `creator` also finds functions that this wallet uploaded after another wallet, which their records name. `name` is
+    the beginning of the name. Raises `InvalidText` for a name of another length.
     """
     digests = None if cids is None else {Cid.parse(each).digest for each in cids}
+    prefix = "" if name is None else NamePrefix.parse(name)
 
     def check(function: Function) -> Flow[None]:
         yield from ()  # nothing is asked
         if digests is not None and function.cid.digest not in digests:
             raise Forged(f"function {function.cid} was not asked for")
+        is_named = name_key(function.name).startswith(name_key(prefix))
+        if not is_named and has_lasting_key(function.name) and has_lasting_key(prefix):
+            raise Forged(f"function {function.cid} has another name than was asked for: {function.name!r}")
 
-    asked = target("/functions", sort=sort, limit=limit, cids=cids, creator=creator, cursor=cursor)
+    asked = target("/functions", sort=sort, limit=limit, cids=cids, creator=creator, name=name, cursor=cursor)
     return proved_page(session, asked, limit, lambda reply: decode(reply, list[Function]), check, None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -213,6 +214,26 @@ def read_bundle(manifest_bytes: bytes, wasm: Content) -> Bundle:
     manifest = read_manifest(manifest_bytes)
     parts = hashlib.sha256(manifest_bytes).digest() + wasm.sha256()
     return Bundle(manifest, manifest_bytes, wasm, hashlib.sha256(parts).digest())
+
+
+def name_key(name: str) -> bytes:
+    """The key by which a function is found: its name, or the beginning of one, in NFKC and case-folded, as UTF-8.
+
+    A key begins with another in bytes exactly if it does in characters (RFC 3629). That of the longest name has 3,300
+    bytes: U+FDFA becomes 33.
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    # Folding takes letters such as U+0390 apart, which their upper case is not.
+    return unicodedata.normalize("NFKC", folded).encode()
+
+
+def has_lasting_key(name: str) -> bool:
+    """Whether every Python gives a name the same key.
+
+    Unicode keeps the NFKC and the case folding of the characters that it has (Unicode stability policies). Of
+    characters that came later, an older Python knows neither, so all have to be in Unicode 3.2.
+    """
+    return all(unicodedata.ucd_3_2_0.category(each) != "Cn" for each in name)
 
 
 def profile_of(cid: Cid) -> Profile:

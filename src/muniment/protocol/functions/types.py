@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import Cid
-from muniment.protocol.wire import DateTime, Record, SemVer
+from muniment.protocol.wire import BoundedText, DateTime, Record, SemVer
 
 _TYPE: Final = {
     "title": "InputType", "type": "string", "examples": ["uint256"],
@@ -48,6 +48,15 @@ MANIFEST_SCHEMA: Final[dict[str, Any]] = {
         {"version": "1.0.0", "name": "Hello", "description": "Logs one line", "inputs": {"chainId": "uint64"}},
     ],
 }  # fmt: skip
+
+
+class NamePrefix(
+    BoundedText, length_min=2, length_max=100, example="Rebal",
+    description="The beginning of a name; upper and lower case are the same, and so are compatible characters (NFKC)",
+):  # fmt: skip
+    """The beginning of a function's name, to find it by."""
+
+    __slots__ = ()
 
 
 class Function(Record, frozen=True):

@@ -112,8 +112,9 @@ async def list_functions(
 ) -> Ready[list[Function]] | Streamed:
     """List functions.
 
-    Newest first unless `sort=1`. `creator` finds the functions that this wallet uploaded, as the first or not. A page
-    after a `cursor` has at most 1 MiB and may have fewer records than its limit: a `next` link leads on.
+    Newest first unless `sort=1`. `creator` finds the functions that this wallet uploaded, as the first or not. `name`
+    finds those whose name begins so. A page after a `cursor` has at most 1 MiB and may have fewer records than its
+    limit: a `next` link leads on.
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))

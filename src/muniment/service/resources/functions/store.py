@@ -10,13 +10,15 @@ from msgspec import Meta
 
 from muniment.protocol.errors import VersionTaken
 from muniment.protocol.evm.address import Address
+from muniment.protocol.functions.rules import name_key
+from muniment.protocol.functions.types import NamePrefix
 from muniment.protocol.ipfs.cid import DAG_PB, Cid
-from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery
+from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, OFFSET_ROWS_PER_UNIT, Page, PageQuery
 from muniment.service.pins import queue as pins
-from muniment.service.storage.listing import Listed, Part, page_statements
+from muniment.service.storage.listing import Listed, Part, page_statements, unindexed
 from muniment.service.storage.ordered import OrderedRows
 from muniment.service.storage.pages import read_page
-from muniment.service.storage.scopes import has_row_after, scope
+from muniment.service.storage.scopes import Scope, are_few, first_rows, has_row_after, scope
 from muniment.service.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
 
 # As many as a page has (GET /functions).
 CIDS_MAX: Final = 100
+# Rows that the event loop reads in addition to those of a page: well under a millisecond.
+ROWS_WALKED_MAX: Final = 500
 _EVERY_FUNCTION: Final = Listed("functions f", "f.seq", "f.record")
 _FUNCTIONS_OF_CREATORS: Final = Listed(
     "function_creators c JOIN functions f ON f.seq = c.function_seq", "c.seq", "f.record"
 )
+# The index on names has these columns.
+_BY_NAME: Final = Listed("functions", columns="seq, name_key")
 
 
 class FunctionQuery(PageQuery, frozen=True):
@@ -39,11 +45,13 @@ class FunctionQuery(PageQuery, frozen=True):
         | None
     ) = None
     creator: Address | None = None
+    name: NamePrefix | None = None
 
     @property
     def units(self) -> int:
-        """As of any page, and for the CIDs that are looked up."""
-        return super().units + len(self.cids or ()) // LIST_ELEMENTS_PER_UNIT
+        """As of any page, for the CIDs that are looked up, and for the rows that are walked for a name."""
+        walked = 3 * ROWS_WALKED_MAX // OFFSET_ROWS_PER_UNIT if self.name is not None else 0
+        return super().units + len(self.cids or ()) // LIST_ELEMENTS_PER_UNIT + walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +109,16 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     if taken := await find_taken(transaction, creator, name, version, new.content):
         raise taken
     await transaction.execute(
-        """INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, ?, ?, ?)
+        """INSERT INTO functions (digest, content, inputs, created_at_ms, name_key, record) VALUES (?, ?, ?, ?, ?, ?)
            ON CONFLICT DO NOTHING""",
-        (new.digest, new.content, msgspec.json.encode(new.inputs).decode(), new.created_at_ms, new.record),
+        (
+            new.digest,
+            new.content,
+            msgspec.json.encode(new.inputs).decode(),
+            new.created_at_ms,
+            name_key(name),
+            new.record,
+        ),
     )
     joined = await transaction.execute(
         """INSERT INTO function_creators (creator, function_seq, name, version, joined_at_ms)
@@ -157,6 +172,61 @@ async def search(database: Reader, query: FunctionQuery, client: str = "") -> Pa
     if query.cids is not None:
         digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
         conditions.append(Condition(f"f.digest IN ({placeholders(len(digests))})", tuple(digests)))
-    parts, within = [Part(tuple(conditions))], scope(database, query)
-    statements = page_statements(listed, parts, within, query, as_written=database.plans_as_written)
-    return Page(*await read_page(database, statements, client))
+    search = _Search(database, query, listed, client)
+    within = scope(database, query)
+    if query.name is None:
+        return await search.page(Part(tuple(conditions)), within)
+    tested = _named("f.name_key", query.name)
+    if query.creator is not None:
+        # True of every row, but of both tables: otherwise PostgreSQL tests all functions before it joins them.
+        tested = tested._replace(sql=f"{tested.sql} AND c.seq > 0")
+    part = Part((*conditions, *unindexed(tested)))
+    if query.cids is not None:
+        return await search.page(part, within)
+    return await search.page_by_name(part, within, _named("name_key", query.name))
+
+
+def _named(column: LiteralString, prefix: NamePrefix) -> Condition:
+    """The condition that a key begins with that of `prefix`: no byte of UTF-8 is as great as the last of the bound."""
+    key = name_key(prefix)
+    return Condition(f"{column} >= ? AND {column} < ?", (key, key + b"\xff"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for a page."""
+
+    database: Reader
+    query: FunctionQuery
+    listed: Listed
+    client: str
+
+    async def page(self, part: Part, within: Scope, listed: Listed | None = None, *, is_slow: bool = False) -> Page:
+        """The page of the rows of `part`; `is_slow`: it may read many rows besides."""
+        statements = page_statements(
+            listed or self.listed, [part], within, self.query, as_written=self.database.plans_as_written
+        )
+        if is_slow:
+            statements = statements._replace(is_long=True)
+        return Page(*await read_page(self.database, statements, self.client))
+
+    async def page_by_name(self, part: Part, within: Scope, named: Condition) -> Page:
+        """The page of the rows of `part`, which are tested for a name, without a long walk on the event loop.
+
+        If few functions have the name, its index finds all of them. If many have it, the page is usually among the
+        first rows; if it is not, a thread sorts all that have the name, or walks all of the creator.
+        """
+        query, database = self.query, self.database
+        whole, listed, table, walked = part, self.listed, "functions", tuple[Condition, ...]()
+        if query.creator is not None:
+            table, walked = "function_creators", (Condition("creator = ?", (query.creator.raw,)),)
+        else:
+            whole, listed = Part(few=named), _BY_NAME
+            if await are_few(database, "functions", [named], ROWS_WALKED_MAX):
+                return await self.page(whole, within, listed)
+        if not query.is_long:
+            near = await first_rows(database, table, walked, within, sort=query.sort, count=ROWS_WALKED_MAX)
+            page = await self.page(part, near)
+            if page.has_more or near == within:
+                return page
+        return await self.page(whole, within, listed, is_slow=True)

@@ -42,8 +42,10 @@ CREATE TABLE functions (
   content bytea NOT NULL UNIQUE CHECK (length(content) = 32),
   inputs text NOT NULL,
   created_at_ms bigint NOT NULL,
+  name_key bytea NOT NULL,
   record text NOT NULL
 );
+CREATE INDEX functions_by_name ON functions (name_key, seq);
 
 -- `seq` is the order in which creators joined functions: a listing of one creator is in this order.
 CREATE TABLE function_creators (

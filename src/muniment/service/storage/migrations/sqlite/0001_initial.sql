@@ -26,8 +26,10 @@ CREATE TABLE functions (
   content BLOB NOT NULL UNIQUE CHECK (length(content) = 32),
   inputs TEXT NOT NULL,
   created_at_ms INTEGER NOT NULL,
+  name_key BLOB NOT NULL,
   record TEXT NOT NULL
 ) STRICT;
+CREATE INDEX functions_by_name ON functions (name_key);
 
 -- `seq` is the order in which creators joined functions: a listing of one creator is in this order.
 CREATE TABLE function_creators (
