@@ -29,7 +29,8 @@ from facades_world import (
 from builders import cron
 from muniment.client import AsyncRegistry, Checkpoint, FunctionNotFound, IntentNotFound, Registry, TriggerNotFound
 from muniment.client.offers import sign_proposal
-from muniment.protocol.errors import Forbidden, RunNotFound, StatusConflict
+from muniment.protocol.errors import Forbidden, Invalid, RunNotFound, StatusConflict
+from muniment.protocol.wire import encode
 from operator_client import FAR_DEADLINE, SETTLER
 from postgres import Cluster
 from run_bodies import hash_of as run_hash, next_run_of
@@ -149,6 +150,7 @@ def test_triggers_are_listed_by_signer_function_and_activity(registry: Calls, ow
     for named in ({"signer": owner.lower()}, {"function_cid": spelled_v1(cid)}, {"signer": owner, "function_cid": cid}):
         assert [each.sig for each in registry.every("triggers.list", limit=2, **named)] == made
         assert [each.sig for each in registry.every("triggers.list", active=True, **named)] == made[1:]
+        assert [each.sig for each in registry.every("triggers.active", **named)] == made[1:]
         assert [each.sig for each in registry.every("triggers.list", active=False, **named)] == made[:1]
 
 
@@ -232,6 +234,29 @@ def test_an_intent_is_put_proposed_to_logged_and_moved(registry: Calls, generati
     assert sorted(each.at for each in known) == [each.at for each in known]
     assert [each.status for each in found.proposals] == ["accepted"]
     assert {each.data for each in found.logs} == {"a line", "another line"}
+
+
+@GENERATIONS
+def test_intents_and_proposals_are_written_from_plain_values(registry: Calls, generation: int) -> None:
+    new, offer = new_intent(generation), new_proposal(generation)
+    members, offered = json.loads(encode(new)), json.loads(encode(offer))
+    assert registry.do("intents.put", members).hash == hash_of(new)
+    assert registry.do("intents.propose", hash_of(new), offered) == registry.do("intents.propose", hash_of(new), offer)
+    wrong: list[tuple[dict[str, Any], str, str]] = [
+        ({**members, "deadline": 5}, "invalid-body", "/deadline"),
+        ({**members, "deadline": "5.0"}, "invalid-amount", "/deadline"),
+        ({**members, "proposals": [{**offered, "solver": "0x1"}]}, "invalid-address", "/proposals/0/solver"),
+        ({name: value for name, value in members.items() if name != "settler"}, "invalid-body", "/settler"),
+        ({}, "invalid-body", ""),
+    ]
+    for given, code, pointer in wrong:
+        with pytest.raises(Invalid) as refused:
+            registry.do("intents.put", given)
+        assert (refused.value.code, refused.value.faults[0].pointer) == (code, pointer)
+        assert refused.value.answer is None  # nothing was sent
+    data = {"data": "zz"} if generation == 1 else {"datas": ["zz"]}
+    with pytest.raises(Invalid, match="hex"):
+        registry.do("intents.propose", hash_of(new), {**offered, **data})
 
 
 @GENERATIONS

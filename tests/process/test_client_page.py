@@ -8,6 +8,8 @@ import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import httpx2
@@ -29,7 +31,7 @@ def programs(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "use" / page).read_text("utf-8"), re.DOTALL)
 
 
-FIRST, PROVE, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = programs("client.md")
+FIRST, DUE, PROVE, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = programs("client.md")
 [LIST] = programs("first-steps.md")
 PRINTED_URL = "http://127.0.0.1:8787"
 SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
@@ -117,6 +119,15 @@ async def test_the_program_of_the_first_steps_lists_active_triggers(service: Ser
         cid = await deploy(client)
         await register(client, TriggerDraft(cid, OWNER))
     assert run(LIST, folder, service.url) == [f"{OWNER.address} {cid} Every six hours"]
+
+
+async def test_the_program_for_runs_shows_when_the_next_ones_are_due(service: Service, folder: Path) -> None:
+    async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
+        sig = (await register(client, TriggerDraft(await deploy(client), OWNER)))["sig"]
+    due = [re.fullmatch(rf"{sig[:10]} is due at (.+)", line) for line in run(DUE, folder, service.url)]
+    times = [datetime.fromisoformat(match[1]) for match in due if match]
+    assert len(times) == len(due) == 3
+    assert [later - earlier for earlier, later in pairwise(times)] == [timedelta(hours=6)] * 2
 
 
 async def test_the_program_for_proofs_says_where_a_trigger_is_in_the_log(service: Service, folder: Path) -> None:

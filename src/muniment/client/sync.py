@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muniment.client.answers import Page
     from muniment.client.failures import Forged
     from muniment.client.flows.following import Event, Follower
+    from muniment.client.flows.intents import GivenIntent, GivenProposal
     from muniment.client.flows.log.following import Progress, Rules, Seen
     from muniment.client.flows.log.proving import Logged, Provable
     from muniment.client.flows.login import Balance
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from muniment.protocol.functions.types import Function
     from muniment.protocol.intents.types import (
         AnyIntent,
-        AnyNewIntent,
-        AnyNewProposal,
         AnyProposal,
         Log as LogLine,
         LogLevel,
@@ -166,6 +165,10 @@ class Triggers(Operations):
             self._session, cursor, filters, sort, limit, on_forged
         ))  # fmt: skip
 
+    def active(self, *, signer: str | None = None, function_cid: str | None = None) -> Pages[Trigger]:
+        """The triggers that are neither deactivated nor past their end, as the service claims."""
+        return self.list(signer=signer, function_cid=function_cid, active=True)
+
     def follow(
         self,
         *,
@@ -251,13 +254,13 @@ class Intents(Operations):
         filters = without_none({"user": user, "settler": settler, "configSig": config_sig})
         return followed(self._driver, intents.follower(self._session, after, filters, poll_s, on_forged))
 
-    def put(self, intent: AnyNewIntent) -> AnyIntent:
-        """Record an intent."""
-        return self._driver.run(intents.put(self._session, intent))
+    def put(self, intent: GivenIntent) -> AnyIntent:
+        """Record an intent: a record, or the members of one. Raises the `Invalid` of the member that is wrong."""
+        return self._driver.run(intents.put(self._session, intents.new_intent(intent)))
 
-    def propose(self, hash: str, offer: AnyNewProposal) -> AnyProposal:
-        """Append a proposal to an intent."""
-        return self._driver.run(intents.propose(self._session, hash, offer))
+    def propose(self, hash: str, offer: GivenProposal) -> AnyProposal:
+        """Append a proposal, a record or its members, to an intent. Raises the `Invalid` of the wrong member."""
+        return self._driver.run(intents.propose(self._session, hash, intents.new_proposal(offer)))
 
     def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> LogLine:
         """Append a line to the log of an intent."""

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from muniment.client.drivers import Awaiting
+    from muniment.client.flows.intents import GivenIntent, GivenProposal
     from muniment.client.flows.session import Session
-    from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
+    from muniment.protocol.intents.types import LogLevel
 
 Write = Callable[[], Flow[object]]
 
@@ -38,14 +39,16 @@ class Writer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: list[Exception] = []
 
-    async def put(self, intent: AnyNewIntent) -> None:
-        """Queue a new intent."""
-        hash_ = "0x" + intent_hash(intent).hex()
-        await self._add(hash_, "intent", lambda: intents.put(self._session, intent))
+    async def put(self, intent: GivenIntent) -> None:
+        """Queue a new intent, or one of these members. Raises the `Invalid` of the member that is wrong."""
+        new = intents.new_intent(intent)
+        hash_ = "0x" + intent_hash(new).hex()
+        await self._add(hash_, "intent", lambda: intents.put(self._session, new))
 
-    async def propose(self, hash: str, offer: AnyNewProposal) -> None:
-        """Queue a proposal to an intent."""
-        await self._add(hash, "proposal to", lambda: intents.propose(self._session, hash, offer))
+    async def propose(self, hash: str, offer: GivenProposal) -> None:
+        """Queue a proposal to an intent, or one of these members. Raises the `Invalid` of the member that is wrong."""
+        new = intents.new_proposal(offer)
+        await self._add(hash, "proposal to", lambda: intents.propose(self._session, hash, new))
 
     async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> None:
         """Queue a line for the log of an intent."""

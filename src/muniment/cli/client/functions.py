@@ -48,7 +48,7 @@ def functions() -> None:
 @click.option("--name", help="Only those whose name begins so, in upper or lower case.")
 @service_options
 @list_options
-def list_functions(  # noqa: PLR0913 - options, by name
+def list_functions(
     *,
     creator: str | None,
     name: str | None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -16,19 +17,32 @@ from muniment.client.flows.session import JSON, POSTED, check_same, target
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.protocol.errors import Unavailable
 from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash
 from muniment.protocol.intents.lifecycle import CAN_EXPIRE, INTENT_MOVES, PROPOSAL_MOVES, reachable
 from muniment.protocol.intents.texts import LogId, LogText
-from muniment.protocol.intents.types import AnyIntent, AnyProposal, Intent, Log, Move, NewLog, StatusChange
+from muniment.protocol.intents.types import (
+    AnyIntent,
+    AnyNewIntent,
+    AnyNewProposal,
+    AnyProposal,
+    Intent,
+    Log,
+    Move,
+    NewLog,
+    StatusChange,
+)
 from muniment.protocol.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from muniment.client.failures import Reply
     from muniment.client.flows.session import Session
     from muniment.protocol.evm.address import Address
-    from muniment.protocol.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
+    from muniment.protocol.intents.types import LogLevel
+
+# What is written: a record, or its members as in the JSON of the request.
+GivenIntent: TypeAlias = AnyNewIntent | Mapping[str, object]
+GivenProposal: TypeAlias = AnyNewProposal | Mapping[str, object]
 
 
 def get(session: Session, hash_: str) -> Flow[AnyIntent]:
@@ -74,6 +88,16 @@ def follower(
         session, lambda cursor: page(session, cursor, filters, on_forged=on_forged), after, poll_s,
         "muniment.intent.created", filters,
     )  # fmt: skip
+
+
+def new_intent(given: GivenIntent) -> AnyNewIntent:
+    """An intent from its members, each checked. Raises the `Invalid` of the member that is wrong."""
+    return decode_record({**given}, AnyNewIntent) if isinstance(given, Mapping) else given
+
+
+def new_proposal(given: GivenProposal) -> AnyNewProposal:
+    """A proposal from its members, each checked. Raises the `Invalid` of the member that is wrong."""
+    return decode_record({**given}, AnyNewProposal) if isinstance(given, Mapping) else given
 
 
 def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:

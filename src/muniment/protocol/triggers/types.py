@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import BundleCid, Cid
+from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.wire import TIMESTAMP_MS_MAX, Amount, BoundedText, DateTime, Record, SemVer
 
 SIG: Final = "0x" + "1" * 128 + "1b"
@@ -213,6 +214,20 @@ class Trigger(Record, frozen=True, kw_only=True):
         "sig": SIG, "signer": SIGNER, "description": "Every six hours", "createdAt": "2026-11-20T19:48:00.123Z",
         "types": TYPES, "endDate": 0, **VALUES,
     }  # fmt: skip
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it is deactivated, or has ended at `now_ms` (milliseconds since 1970)."""
+        return self.deactivate_sig is not UNSET or 0 < self.end_date <= now_ms
+
+    def next_runs(self, after_ms: int, count: int = 1) -> list[int]:
+        """The next `count` runs of its schedule, all after `after_ms`, in milliseconds since 1970 (UTC).
+
+        There are fewer before its end, and none if it is deactivated or has no schedule. Raises `InvalidConfig` for a
+        schedule that no registry accepts.
+        """
+        if "schedule" not in self.config or self.deactivate_sig is not UNSET:
+            return []
+        return next_runs(self.config["schedule"], after_ms, count, self.end_date)
 
 
 class TriggerParams(Record, frozen=True):
