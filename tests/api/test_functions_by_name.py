@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, LiteralString, cast
 
 import httpx2
@@ -82,14 +83,19 @@ async def standing(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Standi
         yield made, *await made.context.database.write(fill)
 
 
+FORMS = (
+    partial(unicodedata.normalize, "NFC"), partial(unicodedata.normalize, "NFD"),
+    partial(unicodedata.normalize, "NFKC"), partial(unicodedata.normalize, "NFKD"),
+)  # fmt: skip
+
+
 @st.composite
 def prefixes(draw: st.DrawFn) -> str:
     """The beginning of a name, or of what is nearly one, spelled in any way."""
     name = draw(st.sampled_from(NAMES))
     begin = name[: draw(st.integers(2, 6) | st.just(100))]
     spell = draw(st.sampled_from([str, str.upper, str.lower, str.casefold, str.title]))
-    form = draw(st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]))
-    text = unicodedata.normalize(form, spell(begin))
+    text = draw(st.sampled_from(FORMS))(spell(begin))
     text = text[:-1] + draw(st.sampled_from("%_\\x")) if draw(st.booleans()) else text
     return text[:100].ljust(2, "a")
 

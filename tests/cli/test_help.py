@@ -53,7 +53,7 @@ def test_an_example_has_the_options_and_arguments_of_its_command(line: str) -> N
     context = click.Context(command)
     given, extra, _ = command.make_parser(context).parse_args(words)
     assert extra == []
-    needed = [each for each in command.params if each.required and each.name is not None]
+    needed = [each for each in command.params if each.required]
     assert [each.name for each in needed if not given.get(each.name or "")] == []
 
 

@@ -558,9 +558,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 # Rooms whose input is the operator's own. What a client reads is timed in test_client_{hostile,faults}.py.
 TRUSTED_ROOMS = frozenset({"cli", "client", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
-    "the operator's environment, and the options of a command": frozenset(
-        {"environment._OF_KUBERNETES compile", "evm._EVENT compile", "evm._TUPLE compile"}
-    ),
+    "options": frozenset({"environment._OF_KUBERNETES compile", "evm._EVENT compile", "evm._TUPLE compile"}),
     "a record that was checked when it was stored": frozenset(
         {
             "console.decoded decode",

@@ -65,12 +65,13 @@ def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{option} does not go with {_KINDS[kinds[0]]}, but with {' and '.join(_options(of))}")
     if flags["config_json"]:
         return json.loads(flags["config_json"])
-    shared = {"delta": flags["delta"] or _DELTA, "endDate": end_ms(flags["end"] or _END)}
+    end = end_ms(flags["end"] or _END)
+    shared = {"delta": flags["delta"] or _DELTA, "endDate": end}
     if flags["schedule"]:
         return {"type": 0, "schedule": flags["schedule"], **shared}
     if flags["on_event"]:
         return {"type": 1, **_event(flags["on_event"], flags["topics"]), **shared}
-    return {"type": 2, **_start(flags["at"], shared["endDate"]), **shared}
+    return {"type": 2, **_start(flags["at"], end), **shared}
 
 
 def _options(kinds: set[str]) -> list[str]:
