@@ -216,7 +216,7 @@ def test_stored_credentials_work_without_the_wallet_and_go_at_logout(person: Per
     asked = person.run("whoami", MUNIMENT_PROFILE="ledger", MUNIMENT_WALLET=person.wallet.address)
     assert (asked.exit_code, "use --signer ADDRESS" in asked.stderr) == (2, True)
     said = person.run("login", MUNIMENT_PROFILE="ledger", MUNIMENT_WALLET="ledger").stderr
-    assert "unknown wallet 'ledger'" in said
+    assert "unknown wallet: use key, keystore:NAME" in said
     new = person.done("api-key", "rotate", "--profile", "ledger", "--grace", "0").strip()
     assert new != api_key
     assert new in file.read_text()

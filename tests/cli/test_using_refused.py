@@ -61,7 +61,8 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--end", "soon"], 2, "--end soon"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--input", "a"], 2, "NAME=VALUE"),
         (["triggers", "list", "--wallet", "ledger"], 0, ""),  # a listing asks no wallet
-        (["login", "--wallet", "ledger"], 2, "unknown wallet 'ledger'"),
+        (["login", "--wallet", "ledger"], 2, "unknown wallet: use key, keystore:NAME"),
+        (["login", "--wallet", "ab" * 32], 2, "unknown wallet: use key, keystore:NAME"),
         (["triggers", "list", "--wallet", Wallet().address], 2, "use --signer ADDRESS"),
         (["login", "--wallet", Wallet().address[2:].lower()], 2, "is an address, which cannot sign"),
         (["triggers", "list", "--signer", "keystore:main"], 1, "invalid-address"),
@@ -88,6 +89,7 @@ def test_a_command_ends_with_a_status_and_the_next_step(
     assert (result.exit_code, said in result.stderr) == (status, True), result.output
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
+    assert "ab" * 32 not in result.stderr, "it may be a private key"
 
 
 def test_the_statuses_and_levels_are_those_of_the_records() -> None:

@@ -49,9 +49,8 @@ def signer_of(spec: str, *, address: str | None = None, password: Callable[[], s
         from muniment.client.signing.browser import BrowserSigner  # noqa: PLC0415 - few use it
 
         return BrowserSigner(address=rest or address)
-    raise ValueError(
-        f"unknown wallet {spec!r}: use key, keystore:NAME, rpc:URL[#ADDRESS], command:LINE or browser[:ADDRESS]"
-    )
+    # The text is not repeated: it may be a private key.
+    raise ValueError("unknown wallet: use key, keystore:NAME, rpc:URL[#ADDRESS], command:LINE or browser[:ADDRESS]")
 
 
 def _password(path: Path) -> str:
