@@ -64,6 +64,8 @@ class Exchange(Deadline):
         """Record a new connection, and TLS on it."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._stream = info["return_value"]
+            if self.is_over:  # the time passed before there was a connection that could be shut down
+                self._pass()
 
     def begin(self, extensions: Mapping[str, Any]) -> None:
         """Record the connection of the answer."""
