@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from types import FrameType
 from typing import NamedTuple
@@ -144,7 +145,7 @@ async def test_those_who_ask_at_once_share_their_checks_and_the_log_has_one_line
         checks.append(None)
         raise Unavailable("nothing works")
 
-    shared = operations.Readiness(checks=(fail,))
+    shared, began = operations.Readiness(checks=(fail,)), time.monotonic()
     with capture_logs() as lines:
         asked = await asyncio.gather(*(shared.check(context) for _ in range(100)), return_exceptions=True)
         assert len(checks) == 1
@@ -152,5 +153,6 @@ async def test_those_who_ask_at_once_share_their_checks_and_the_log_has_one_line
             with pytest.raises(Unavailable):
                 await shared.check(context)
     assert [str(each) for each in asked] == ["nothing works"] * 100
-    assert len(checks) <= 2 * operations.CHECKS_PER_SECOND_MAX
+    began_windows = 2 + int(time.monotonic() - began)  # a busy machine takes more than a second
+    assert len(checks) <= began_windows * operations.CHECKS_PER_SECOND_MAX
     assert [line["event"] for line in lines] == ["not ready"]

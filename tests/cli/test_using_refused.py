@@ -246,7 +246,7 @@ def test_a_code_of_a_later_release_is_shown_with_the_status_of_its_family(
 def on_a_terminal(person: Person, *arguments: str, **environment: str) -> tuple[int, str]:
     """The status of a command in a terminal, and all that it shows there."""
     ours, theirs = pty.openpty()
-    given = {**os.environ, "PYTHONPATH": str(warm.UNHURRIED), **person.environment, **environment}
+    given = {**os.environ, "PYTHONPATH": str(warm.UNHURRIED), "COLUMNS": "200", **person.environment, **environment}
     set_ones = {name: value for name, value in given.items() if value is not None}
     process = warm.popen(arguments, set_ones, stdout=theirs, stderr=theirs)
     os.close(theirs)

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 import warm
+from answers import until_ready
 from breaking import breaks
 from builders import deploy
 from service import Service
@@ -30,8 +31,15 @@ def muniment(service: Service, *words: str, **environment: str) -> subprocess.Co
     return warm.run(*words, data=service.data_dir, environment=environment)
 
 
+def once_ready(service: Service) -> str:
+    """The URL of a service that is ready: one that stood still for two seconds and a half says that it is not."""
+    with httpx2.Client(base_url=service.url, trust_env=False) as client:
+        until_ready(client)  # and then for two seconds more
+    return service.url
+
+
 def test_a_service_that_runs_is_found_in_order(served: Service) -> None:
-    done = muniment(served, "doctor", "--json", "--url", served.url)
+    done = muniment(served, "doctor", "--json", "--url", once_ready(served))
     found = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
     for check in ("service", "TLS", "metrics", "body limit", "database", "rights", "secrets", "blocks"):
         assert found[check]["level"] == "ok", found[check]
@@ -92,7 +100,7 @@ async def _deployed(service: Service) -> None:
 def test_a_ping_has_status_0_while_the_service_runs_and_1_after(
     service: Service, option: list[str], state: str
 ) -> None:
-    done = muniment(service, "ping", "--url", service.url, *option)
+    done = muniment(service, "ping", "--url", once_ready(service), *option)
     assert (done.returncode, done.stdout) == (0, f"{service.url} is {state}\n")
     service.stop()
     done = muniment(service, "ping", "--url", service.url, *option)
@@ -101,7 +109,7 @@ def test_a_ping_has_status_0_while_the_service_runs_and_1_after(
 
 
 def test_a_ping_without_a_url_asks_the_port_of_the_settings(served: Service) -> None:
-    port = served.url.rpartition(":")[2]
+    port = once_ready(served).rpartition(":")[2]
     everywhere = "0.0.0.0"  # noqa: S104 - nothing listens there: the ping goes to the loopback address
     done = muniment(served, "ping", MUNIMENT_PORT=port, MUNIMENT_HOST=everywhere)
     assert (done.returncode, done.stdout) == (0, f"http://127.0.0.1:{port} is ready\n")

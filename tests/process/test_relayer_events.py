@@ -195,9 +195,10 @@ async def test_a_run_of_a_block_that_is_gone_is_orphaned_and_made_again(world: W
     world.update(7)
     assert await world.step()
     (first,) = await world.runs()
+    later_s = world.nodal.newest_s + 7
     assert first["status"] == "valid"
     world.nodal.chain.ask("evm_revert", snapshot)
-    world.nodal.chain.ask("evm_setNextBlockTimestamp", world.nodal.newest_s + 7)
+    world.nodal.chain.ask("evm_setNextBlockTimestamp", later_s)
     world.update(7)
     await world.step()
     await world.step()
@@ -217,6 +218,7 @@ async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_su
     world.update(7)
     assert await world.step()
     (first,) = await world.runs()
+    later_s = world.nodal.newest_s + 7
     (output,) = first["outputs"]
     for status in ("enqueued", "submitted"):
         change = {"status": status, **({"transactionHash": "0x" + "ab" * 32} if status == "submitted" else {})}
@@ -226,7 +228,7 @@ async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_su
             )
         )
     world.nodal.chain.ask("evm_revert", snapshot)
-    world.nodal.chain.ask("evm_setNextBlockTimestamp", world.nodal.newest_s + 7)
+    world.nodal.chain.ask("evm_setNextBlockTimestamp", later_s)
     world.update(7)  # the same transaction, in another block
     await world.step()
     await world.step()

@@ -2,8 +2,9 @@
 
 A user waits seven seconds for the checks of the doctor, which then ends its process: that of the tests, where they call
 it. A run has ten seconds for its process, in which the launcher may have to start. PostgreSQL has three seconds to take
-a connection, another server one, and readiness two and a half. Tests marked `timed` show the seven seconds; tests of
-what does not end, and of a limit, set their own.
+a connection, another server one, readiness two and a half, a node five, and the doctor's requests to a service six.
+A child of the sandbox has five seconds to end. Tests marked `timed` show the seven seconds; tests of what does not end,
+and of a limit, set their own.
 """
 
 from __future__ import annotations
@@ -25,8 +26,13 @@ def wait_a_minute() -> None:
     """From now on the checks and the process of a run have a minute, unless they are told how long."""
     assert "muniment.guest.sandbox" not in sys.modules, "it has taken the limit already"
     limits.PROCESS_S = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - final but for busy machines
-    from muniment.operate.doctor import examination  # noqa: PLC0415 - it loads the sandbox
+    from muniment.guest import children  # noqa: PLC0415 - it takes the limit
+    from muniment.operate.doctor import examination, front  # noqa: PLC0415 - it loads the sandbox
+    from muniment.relayer import pinning  # noqa: PLC0415 - likewise
 
+    children._END_S = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage] - likewise
+    front.SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - likewise
+    pinning.CALL_SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - likewise
     examination.examine = partial(examination.examine, seconds_max=_MINUTE_S)
 
 
