@@ -46,7 +46,11 @@ def draft_options(command: Command) -> Command:
     for option in (
         click.option("--description", default="", help="Your own description; it is not signed."),
         click.option("--validations", type=int, default=1, show_default=True, help="Validations that a run needs."),
-        click.option("--fee-limit", default="0", help="Highest fee of a run, in base units; 0: no limit."),
+        click.option(
+            "--fee-limit",
+            default="0",
+            help="Highest fee of a run, in US dollars × 10^18: 1000000000000000000 is one dollar; 0: no limit.",
+        ),
         click.option("--version", default="1.0.0", show_default=True, help="Version of the trigger."),
         when_options,
         click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; can be repeated."),

@@ -29,7 +29,8 @@ export function fieldsOf(record, manifest) {
       return typed;
     }),
     version: text("Version of the trigger", "/version", String, "Another version gives another signature"),
-    fee: number("Fee limit for each run, 0 for none", "uint256", UINT256, "/executionFeeLimit", "In the smallest unit"),
+    fee: number("Fee limit for each run, 0 for none", "uint256", UINT256, "/executionFeeLimit",
+      "In US dollars × 10^18: 1000000000000000000 is one dollar"),
     validations: number("Validations", "uint8", [1n, 255n], "/minValidations", "How many relayers must agree on a run"),
   };
   parts.description.write(record.name);
