@@ -194,6 +194,22 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
         until(lambda: httpx2.get(f"{service.url}/readyz").status_code == 200)
 
 
+# A worker that loads for longer than uvicorn waits for one unless it is told otherwise.
+SLOW_TO_LOAD = """
+import sys, time
+if "--multiprocessing-fork" in sys.orig_argv:
+    time.sleep(7)
+"""
+
+
+@pytest.mark.long
+def test_workers_that_load_slowly_are_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_TO_LOAD)
+    slow = {"PYTHONPATH": str(tmp_path)}
+    with Service(tmp_path / "data", workers=2, program=LOADED_ANEW, environment=slow) as service:
+        assert len(service.serving_pids()) == 2
+
+
 def test_workers_end_by_themselves_when_their_supervisor_was_killed(tmp_path: Path) -> None:
     service = Service(tmp_path / "data", workers=2, port=free_port()).start()
     workers, url = service.worker_pids(), service.url

@@ -78,6 +78,9 @@ BACKLOG: Final = 2_048
 _DESCRIPTORS_RESERVED: Final = 128
 # An idle connection takes ten kilobytes.
 _CONNECTIONS_MAX: Final = 8_192
+# A worker that does not answer its supervisor for so long hangs, and is replaced. A worker answers once its modules are
+# loaded: uvicorn's five seconds would end it on a slow machine while it loads, and the next one too, for ever.
+_WORKER_SECONDS_MAX: Final = 60
 # Allocated minus freed containers that start a collection of the youngest: a few megabytes, if all are garbage.
 _ALLOCATIONS_PER_COLLECTION: Final = 20_000
 
@@ -168,6 +171,7 @@ def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_m
         factory, factory=True, workers=workers, backlog=BACKLOG, loop="uvloop", http=UvicornConnection,
         interface="asgi3", ws="none", lifespan="on", log_config=None, access_log=False, proxy_headers=False,
         server_header=False, date_header=False, timeout_graceful_shutdown=stop_seconds_max,
+        timeout_worker_healthcheck=_WORKER_SECONDS_MAX,
     )  # fmt: skip
     config.listener = listener
     if workers > 1:
