@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import httpx2
 import pytest
@@ -187,11 +187,20 @@ def _names(service: Service, bundle: Path) -> dict[str, str]:
         run = registry.runs.record(next_run_of(ok(httpx2.get(f"{service.url}/triggers/{due.sig}")).json()))
         holder = registry.intents.put(operations_body(1, triggerSig=due.sig)).hash
         hash_ = registry.intents.put(intent_body(1, configSig=due.sig)).hash
+    _wait_for_proofs(service, f"triggers/{due.sig}", f"deactivations/{consent}")
     etag = ok(httpx2.get(f"{service.url}/intents/{hash_}")).headers["etag"]
     return {
         "CID": str(limited), "SIG": str(due.sig), "OTHER": str(other.sig), "ENDED": str(consent), "RUN": str(run.hash),
         "HASH": str(hash_), "ETAG": etag, "HOLDER": str(holder), "KEY": key, "FUNCTION": str(cid),
     }  # fmt: skip
+
+
+def _wait_for_proofs(service: Service, *paths: str) -> None:
+    """Wait until the transparency log has these records: it takes up what is new a moment later."""
+    deadline = monotonic() + SECONDS_MAX
+    while any(httpx2.get(f"{service.url}/{path}/proof").status_code != 200 for path in paths):
+        assert monotonic() < deadline
+        sleep(0.05)
 
 
 def _limited(folder: Path) -> Path:

@@ -92,7 +92,7 @@ class InvalidBody(Invalid, code="invalid-body", title="Invalid request body"):
 
 
 class InvalidParameter(Invalid, code="invalid-parameter", title="Invalid parameter"):
-    """A path, query or header parameter has a wrong value, or was sent twice although it takes one value."""
+    """A path, query or header parameter has a wrong value, or came twice where one is taken."""
 
 
 class InvalidText(Invalid, code="invalid-text", title="Invalid text"):
@@ -120,7 +120,7 @@ class InvalidCid(Invalid, code="invalid-cid", title="Invalid content identifier"
 
 
 class InvalidTimestamp(Invalid, code="invalid-timestamp", title="Invalid timestamp"):
-    """Not a time in milliseconds since 1970, or a time that makes no sense here, such as an end in the past."""
+    """Not a time in milliseconds since 1970, or one that makes no sense here, such as an end in the past."""
 
 
 class InvalidVersion(Invalid, code="invalid-version", title="Invalid semantic version"):
@@ -128,7 +128,7 @@ class InvalidVersion(Invalid, code="invalid-version", title="Invalid semantic ve
 
 
 class ConflictingCredentials(Invalid, code="conflicting-credentials", title="Conflicting credentials"):
-    """`Authorization: Bearer` and `x-auth-token` are both present and differ, or one of them came twice."""
+    """`Authorization: Bearer` and `x-auth-token` differ, or one of them came twice."""
 
 
 class InvalidTypedData(Invalid, code="invalid-typed-data", title="Invalid typed data"):
@@ -196,7 +196,7 @@ class MethodNotImplemented(Unanswerable, code="method-not-implemented", title="M
 
 
 class NotAcceptable(Unanswerable, code="not-acceptable", title="Not acceptable"):
-    """The service cannot send the answer in a media type that the request accepts."""
+    """The request accepts no media type of the answer."""
 
 
 class NotCached(Unanswerable, code="not-cached", title="Not held here"):
@@ -230,15 +230,15 @@ class TooLarge(Refusal):
 
 
 class BodyTooLarge(TooLarge, code="body-too-large", title="Body too large"):
-    """The body, or a file in it, is larger than the limit of this service."""
+    """The body, or a file in it, is above the limit."""
 
 
 class UriTooLong(TooLarge, code="uri-too-long", title="Request target too long"):
-    """The request target is longer than the limit of this service."""
+    """The request target is above the limit."""
 
 
 class HeadersTooLarge(TooLarge, code="headers-too-large", title="Header fields too large"):
-    """The request's header fields are larger than the limit of this service."""
+    """The request's header fields are above the limit."""
 
 
 # Refusals of well-formed requests: the caller, the rate of requests, or the recorded data do not allow them.
@@ -253,7 +253,7 @@ class MissingCredential(Unauthenticated, code="missing-credential", title="Crede
 
 
 class InvalidToken(Unauthenticated, code="invalid-token", title="Invalid token"):
-    """This service did not issue the token, or the token has expired, or its secret was retired."""
+    """This service did not issue the token, or it has expired, or its secret was retired."""
 
 
 class LoginFailed(Unauthenticated, code="login-failed", title="Login failed"):
@@ -380,7 +380,7 @@ class IntentFull(Conflicting, code="intent-full", title="Intent is full"):
 
 
 class TooManyVerdicts(Conflicting, code="too-many-verdicts", title="Too many verdicts"):
-    """The operator has recorded as many different verdicts on the cause of this run as the limit allows."""
+    """The operator has recorded as many verdicts on the cause of this run as the limit allows."""
 
 
 class TooManyWebhooks(Conflicting, code="too-many-webhooks", title="Too many webhooks"):
@@ -396,7 +396,7 @@ class Limited(Refusal):
 
 
 class RateLimited(Limited, code="rate-limited", title="Too many requests"):
-    """A rate limit is used up: `policy` names it, and `Retry-After` says when to send the same request again."""
+    """A rate limit is used up: `policy` names it, and `Retry-After` says when to send the request again."""
 
 
 class TooManyLogins(Limited, code="too-many-logins", title="Too many logins"):
@@ -422,7 +422,7 @@ class ChainsUnavailable(Unavailable, code="chains-unavailable", title="Chains un
 
 
 class StorageUnavailable(Unavailable, code="storage-unavailable", title="Block storage unavailable"):
-    """The block store cannot write, for instance because the disk is full; nothing was stored."""
+    """The block store cannot be read or written, for instance because its disk is full; nothing was stored."""
 
 
 class DiskAlmostFull(Unavailable, code="disk-almost-full", title="Disk almost full"):
@@ -437,7 +437,7 @@ class TooManyUploads(Unavailable, code="too-many-uploads", title="Too many uploa
 
 
 class DeadlineExceeded(Unavailable, code="deadline-exceeded", title="Deadline exceeded"):
-    """The read took longer than one request may; ask for fewer records, or use a cursor."""
+    """The read took too long: ask for fewer records, or use a cursor."""
 
 
 class Overloaded(Unavailable, code="overloaded", title="Overloaded"):
@@ -445,11 +445,11 @@ class Overloaded(Unavailable, code="overloaded", title="Overloaded"):
 
 
 class ClockInDoubt(Unavailable, code="clock-in-doubt", title="Clock in doubt"):
-    """The clock stepped, or differs from other clocks; nothing is registered until it is trusted again. Retry later."""
+    """The clock stepped, or differs from other clocks: nothing is registered until it is trusted again."""
 
 
 class NotReady(Unavailable, code="not-ready", title="Not ready"):
-    """This process is starting or stopping, or a dependency is not in the state it needs."""
+    """This process is starting or stopping, or lacks what it needs: `detail` names it."""
 
 
 class Broken(Refusal):
@@ -457,7 +457,7 @@ class Broken(Refusal):
 
 
 class Integrity(Broken, code="integrity", title="Stored content is damaged"):
-    """Stored content no longer matches its hash, and is withheld. The operator finds the error in the log."""
+    """Stored content no longer matches its hash, and is withheld. The log has the error."""
 
 
 class InternalError(Broken, code="internal-error", title="Internal error"):

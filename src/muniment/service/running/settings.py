@@ -107,22 +107,21 @@ class Settings:
     )
     database_read_urls: str = _setting(
         "",
-        "Streaming replicas of a PostgreSQL database, comma-separated URLs of one server each, for listings and "
-        "records; clients that have just written read from the primary",
+        "Streaming replicas of PostgreSQL that answer listings and records: comma-separated URLs of one server each",
     )
     replica_lag_s_max: int = _setting(
         5,
-        "Largest age in seconds of data from a replica; also the time for which replicas serve without the primary",
+        "Largest age in seconds of data from a replica; replicas serve as long without the primary",
         at_least=1,
     )
     blocks_url: str = _setting(
         "",
-        "Place of the blocks of bundles: file: (in the data directory), file:///path, s3://bucket/prefix, or database: "
-        "(a table of the database); empty: file: with SQLite, database: with PostgreSQL",
+        "Place of the blocks of bundles: file: (in the data directory), file:///path, s3://bucket/prefix, or "
+        "database:; empty: file: with SQLite, database: with PostgreSQL",
     )
     migrate_at_start: str = _setting(
         "auto",
-        "true: serve applies missing migrations; false: only `muniment migrate` does, and /readyz is 503 before it; "
+        "true: serve applies missing migrations; false: only `muniment migrate` does; "
         "auto: true on SQLite, false on PostgreSQL",
     )
     host: str = _setting("127.0.0.1", "Address to listen on")
@@ -133,8 +132,7 @@ class Settings:
     )
     metrics_from: str = _setting(
         "127.0.0.0/8, ::1/128",
-        "Networks that may read GET /metrics, comma-separated; for others, and through a proxy, it is 404; "
-        "empty: no client",
+        "Networks that may read GET /metrics, comma-separated; for others, and through a proxy, it is 404",
     )
     rate_limit_client: str = _setting(
         "20000/20s", "Units per address (IPv6: per /64) and time; a unit is about one read of 25 µs. off: no limit"
@@ -142,8 +140,8 @@ class Settings:
     rate_limit_login: str = _setting("600/60s", "Logins and nonces per address and time; off: no limit")
     rate_limit_owner: str = _setting(
         "3600/1h",
-        "Additions per wallet and time: a new trigger counts 1, a new function 10; of all wallets of an address 16 "
-        "times as many, each for 32 KiB of new functions; off: no limit",
+        "Additions per wallet and time: a new trigger counts 1, a new function 10; 16 times as many per address, each "
+        "for 32 KiB of new functions; off: no limit",
     )
     rate_limit_stop: str = _setting("60/60s", "Deactivations per address and time; off: no limit")
     rate_limit_exempt: str = _setting("", "Networks without rate limits, comma-separated, like 10.0.0.0/8")
@@ -186,7 +184,7 @@ class Settings:
         "", "Header field `Authorization` for this node, like `Bearer …`, if it wants one", secret=True
     )
     console: bool = _setting(True, "Pages for people at /console; false: their paths are 404")
-    feed: str = _setting("on", "The change feed; off: its operations are 404, and events are stored all the same")
+    feed: str = _setting("on", "The change feed; off: its operations are 404; events are still stored")
     feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
     runs_keep_days: int = _setting(
         90, "Days for which runs that made no intents are kept", at_least=1, at_most=3_650
@@ -206,9 +204,7 @@ class Settings:
     tlog_policy: str = _setting(
         "", "File in the tlog-policy format: the witnesses that cosign checkpoints, with their URLs; empty: none"
     )
-    tlog_witness_required: bool = _setting(
-        False, "true: a checkpoint without the quorum of the witnesses is held back; false: it is shown all the same"
-    )
+    tlog_witness_required: bool = _setting(False, "true: a checkpoint without the quorum of the witnesses is held back")
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -231,7 +227,7 @@ class Settings:
     log_level: str = _setting("info", "Lowest level of the log: debug, info, warning or error")
     log_requests: str = _setting(
         "none",
-        "Requests with a line in the log: none, slow, errors (answers of 500 and above) or all (this costs throughput)",
+        "Requests with a line in the log: none, slow, errors (500 and above) or all (this costs throughput)",
     )
     log_slow_ms: int = _setting(1_000, "Milliseconds from which a request is slow", at_least=1)
     trace_endpoint: str = _setting(
