@@ -160,6 +160,7 @@ def test_the_newest_run_of_each_of_several_triggers(person: Person, middle: Midd
 WRONG = {
     "no trigger": ["--latest"],
     "another filter": ["--latest", "--trigger", SIG, "--result", "nothing"],
+    "a limit": ["--latest", "--trigger", SIG, "--limit", "1"],
     "several triggers": ["--trigger", SIG, "--trigger", SIG],
     "no limit": ["--limit", "0"],
     "limit and all": ["--limit", "3", "--all"],

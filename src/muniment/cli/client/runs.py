@@ -33,7 +33,7 @@ def list_runs(
     as_json: bool | None, whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
     """List runs, the newest first. The hash of each is computed again."""
-    _check_usage(triggers, latest=latest, has_filter=bool(relayer or result))
+    _check_usage(triggers, latest=latest, has_filter=bool(relayer or result or limit or every))
     with opened(flags) as registry:
         sigs, columns = [whole_trigger(registry, each, flags) for each in triggers], _columns(whole=whole)
         if latest:
@@ -69,7 +69,7 @@ def _check_usage(triggers: tuple[str, ...], *, latest: bool, has_filter: bool) -
     if latest and not triggers:
         raise click.UsageError("--latest needs at least one --trigger")
     if latest and has_filter:
-        raise click.UsageError("--latest excludes --relayer and --result")
+        raise click.UsageError("--latest is one run of each --trigger: it excludes --relayer, --result, --limit, --all")
     if len(triggers) > 1 and not latest:
         raise click.UsageError("several --trigger need --latest")
 
