@@ -56,6 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Any]]:
     return rows(settings)
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_an_interrupted_filling_is_completed_without_duplicates(
     settings: Settings, fresh_files: None, whole: Mapping[str, list[Any]], monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
 ) -> None:  # fmt: skip

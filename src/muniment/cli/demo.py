@@ -41,8 +41,8 @@ _STEP_SECONDS: Final = 0.2
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main operations over HTTP with a throw-away wallet.
 
-    Without --url it starts a service, which begins with a day of sample data if it has no record, and a relayer. It
-    leaves one trigger active, which the relayer runs; while that is active, a later start shows no operations.
+    Without --url it starts a service and a relayer. A registry without records gets a day of sample data first. One
+    trigger is left active, which the relayer runs; while it is active, a later start shows no operations.
     """
     from muniment.operate.walkthrough import development_nodes
 
