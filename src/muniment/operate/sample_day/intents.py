@@ -210,9 +210,9 @@ _OUTCOMES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def runs_of(name: str, begin_ms: int) -> Iterator[Due]:
-    """The runs of a trigger, up to an hour before the end of the day that begins at `begin_ms`.
+    """The runs of a trigger, up to twenty minutes before the end of the day that begins at `begin_ms`.
 
-    A relayer that starts when the day ends runs the last ticks itself.
+    A relayer that starts when the day ends runs what its delta still allows, at most fifteen minutes late.
     """
     trigger, outcomes = TRIGGERS[name], _OUTCOMES.get(name, ())
     if not outcomes:
@@ -220,7 +220,7 @@ def runs_of(name: str, begin_ms: int) -> Iterator[Due]:
     if trigger.config["type"] == ONCE:
         times = [begin_ms + trigger.start * MINUTE_MS]
     else:
-        times = _ticks(name, begin_ms, DAY_MS - 60 * MINUTE_MS)
+        times = _ticks(name, begin_ms, DAY_MS - 20 * MINUTE_MS)
     for number, time_ms in enumerate(times):
         yield Due(name, time_ms, outcomes[number % len(outcomes)])
 
