@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import socket
 import subprocess
 from importlib.metadata import version
@@ -118,33 +116,6 @@ def test_demo_without_a_service_is_reported_in_one_line() -> None:
     assert ended.returncode == 4
     (line,) = ended.stderr.splitlines()
     assert "does not answer" in line
-
-
-def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path) -> None:
-    environment = {
-        **os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org",  # where it is not
-        "PYTHONPATH": str(warm.UNHURRIED),  # for the service that it starts
-    }  # fmt: skip
-    for number in (signal.SIGINT, signal.SIGTERM):  # the second time on the data of the first
-        demo = warm.popen(["demo", "--data-dir", str(tmp_path / "data"), "--port", str(free_port())], environment)
-        assert demo.stdout is not None
-        try:
-            said = ""
-            while "Ctrl-C" not in said:
-                line = demo.stdout.readline()
-                assert line, said
-                said += line
-            url = said.partition("listens on ")[2].split()[0]
-            assert ok(httpx2.get(f"{url}/healthz"))
-            (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
-            assert (newest["config"]["schedule"], newest["description"]) == ("* * * * *", "Every minute, for a day")
-        finally:
-            demo.send_signal(number)
-        assert demo.wait(SECONDS_MAX) == 0, number
-        demo.stdout.close()
-        assert_walked(said)
-        with pytest.raises(httpx2.ConnectError):
-            httpx2.get(f"{url}/healthz")
 
 
 def test_demo_says_why_its_service_did_not_start(tmp_path: Path) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,13 +24,11 @@ from muniment.cli.options import chains_option, common_options, settings_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from muniment.client import Bundle
     from muniment.service.running.settings import Settings
-    from muniment.service.storage.database import Transaction
 
 # Enough for a cold start on a slow disk; a warm start takes well under a second.
 _START_SECONDS_MAX: Final = 30
-# The operator that writes the runs of the demo.
-_OPERATOR: Final = "demo-relayer"
 # How long a Ctrl-C may go unnoticed.
 _STEP_SECONDS: Final = 0.2
 
@@ -44,7 +41,8 @@ _STEP_SECONDS: Final = 0.2
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main operations over HTTP with a throw-away wallet.
 
-    The demo leaves one trigger active. Without --url it starts a service, and a relayer that runs the trigger.
+    Without --url it starts a service and a relayer. A registry without records gets a day of sample data first. One
+    trigger is left active, which the relayer runs; while it is active, a later start shows no operations.
     """
     from muniment.operate.walkthrough import development_nodes
 
@@ -55,12 +53,14 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
             return
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
-        with stop.listening(), _service(settings) as (service, address):
-            _walk(address, settings, development_nodes(settings), leaves_trigger=True)
-            with _relayer(settings, address), stop.waiting():
-                console = f"The console, for a browser: {address}/console\n" if settings.console else ""
-                output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
-                _wait_until_ended(service)
+        with stop.listening():
+            day = _sample_day(settings)
+            with _service(settings, day) as (service, address):
+                left = _walk(address, settings, development_nodes(settings), leaves_trigger=True)
+                with _relayer(settings, address), stop.waiting():
+                    output.print_text(f"\n{_where_next(address)}\n\n{_pages(settings, address, left)}")
+                    output.print_text("The service keeps running; Ctrl-C stops it.")
+                    _wait_until_ended(service)
 
 
 def _wait_until_ended(service: subprocess.Popen[str]) -> None:
@@ -69,21 +69,59 @@ def _wait_until_ended(service: subprocess.Popen[str]) -> None:
         time.sleep(_STEP_SECONDS)
 
 
-def _walk(url: str, settings: Settings, nodes: Sequence[str] = (), *, leaves_trigger: bool = False) -> None:
-    from muniment.client import Bundle
+def _walk(url: str, settings: Settings, nodes: Sequence[str] = (), *, leaves_trigger: bool = False) -> str | None:
+    """Walk through the service, unless the trigger of an earlier walk is active still; the trigger that is left."""
     from muniment.operate.walkthrough import Walkthrough
 
-    sample = files("muniment.cli") / "sample"
-    bundle = Bundle((sample / "manifest.json").read_bytes(), (sample / "function.wasm").read_bytes())
-    Walkthrough(
-        url=url, bundle=bundle, nodes=nodes, protocol=settings.protocol_name, leaves_trigger=leaves_trigger,
+    walk = Walkthrough(
+        url=url, bundle=_sample(), nodes=nodes, protocol=settings.protocol_name, leaves_trigger=leaves_trigger,
         on_step=lambda step, outcome: output.print_text(f"  {step:<12} {outcome}"),
-    ).run()  # fmt: skip
+    )  # fmt: skip
+    return (walk.find_left() if leaves_trigger else None) or walk.run()
+
+
+def _sample() -> Bundle:
+    from muniment.client import Bundle
+
+    folder = files("muniment.cli") / "sample"
+    return Bundle((folder / "manifest.json").read_bytes(), (folder / "function.wasm").read_bytes())
+
+
+def _sample_day(settings: Settings) -> str:
+    """Fill the registry with a day of sample data, if it has no record; what was done, in a line, or nothing.
+
+    Before the service starts, because the times of the records are in the past.
+    """
+    from muniment.operate import databases
+    from muniment.operate.sample_day.standing import standing
+
+    if settings.migrates_at_start:
+        databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
+    found = standing(settings, time.time_ns() // 1_000_000)
+    if found.holds == "all":
+        return ""
+    if found.holds == "others":
+        return "It has records already, so no sample data were added."
+    from muniment.operate.sample_day.filling import fill
+
+    made = fill(settings, _sample(), found.begin_ms)
+    return (
+        f"Sample data of the last 24 hours: {made.functions} functions, {made.triggers} triggers, {made.runs} runs, "
+        f"{made.intents} intents.\nTheir wallets are test accounts whose keys everybody knows: send them nothing."
+    )
+
+
+def _pages(settings: Settings, url: str, left: str | None) -> str:
+    """Where to look in a browser; nothing without the console."""
+    if not settings.console:
+        return ""
+    trigger = f"The active trigger: {url}/console/triggers/{left}\n" if left else ""
+    return f"{trigger}The console, for a browser: {url}/console"
 
 
 @contextmanager
-def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """Run a service as a process until the end of the block; yield it with its URL."""
+def _service(settings: Settings, day: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """Run a service as a process until the end of the block; yield it with its URL. `day` is told after its start."""
     # Clients reach it at its own URL, not at the public one of the settings.
     ours = {"MUNIMENT_LOG_LEVEL": "warning", "MUNIMENT_PUBLIC_URL": ""}
     if not settings.tlog_name:
@@ -98,7 +136,7 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]
                 raise OSError("the service did not start; its message is above")
             url = line.partition("listens on ")[2].split()[0]
             _wait_until_ready(url)
-            output.print_text(line.strip())
+            output.print_text(f"{line.strip()}\n{day}".strip())
             yield service, url
         except (KeyboardInterrupt, output.StoppedWhileWaiting):
             output.print_text("\nStopping.")
@@ -134,17 +172,9 @@ def _relayer(settings: Settings, url: str) -> Generator[None]:
 def _new_operator_key(settings: Settings) -> str:
     """A new key for the operator of the demo, in place of the one of an earlier demo."""
     from muniment.operate import databases
-    from muniment.service.resources import operators
+    from muniment.operate.sample_day.operator import renew_key
 
-    key, now_ms = operators.new_key(secrets.token_bytes), time.time_ns() // 1_000_000
-
-    async def renew(tx: Transaction) -> None:
-        with suppress(ValueError):  # the first demo of this registry
-            await operators.revoke(tx, _OPERATOR, now_ms)
-        await operators.add(tx, _OPERATOR, key, now_ms)
-
-    databases.run(settings, lambda database: database.write(renew))
-    return key
+    return databases.run(settings, lambda database: renew_key(database, time.time_ns() // 1_000_000))
 
 
 def _wait_until_ready(url: str) -> None:

@@ -15,6 +15,7 @@ from muniment.chains.catalogue import load_chains
 from muniment.client import KeySigner, Registry, TriggerDraft
 from muniment.operate.http_request import ask
 from muniment.protocol.evm.address import Address
+from muniment.protocol.wire import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _BALANCES_SHOWN: Final = 5
 _COINS_SECONDS_MAX: Final = 10.0
 _DAY_MS: Final = 86_400_000
+# The description of the trigger that a walk leaves, and the least time that it still has if a later walk leaves none.
+_LEFT: Final = "Every minute, for a day"
+_LEFT_MS_MIN: Final = 600_000
 # What the sample function transfers: USDC on Base (the addresses of `chains/tokens.json`), to nobody.
 _INPUT: Final = {
     "chainId": 8453, "token": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "amount": "1000000",
@@ -54,10 +58,10 @@ class Walkthrough:
     nodes: Sequence[str] = ()
     leaves_trigger: bool = False
 
-    def run(self) -> None:
+    def run(self) -> str | None:
         """Log in, deploy, sign a trigger, list it, deactivate it, list it again.
 
-        Raises the errors of the client.
+        The result is the signature of the trigger that is left active, if one is. Raises the errors of the client.
         """
         wallet = KeySigner(secrets.token_bytes(32))
         self._give_coins(wallet.address)
@@ -73,8 +77,21 @@ class Walkthrough:
             registry.triggers.deactivate([sig])
             self.on_step("deactivate", "signed by the owner; it is final")
             self._list(registry, wallet.address, "deactivated")
-            if self.leaves_trigger:
-                self._leave_trigger(registry, cid)
+            return self._leave_trigger(registry, cid) if self.leaves_trigger else None
+
+    def find_left(self) -> str | None:
+        """The signature of a trigger that an earlier walk has left, if it is active for some more minutes.
+
+        Then there is no need to leave another one. Raises the errors of the client.
+        """
+        with Registry(self.url, protocol=self.protocol) as registry:
+            for cid in self.bundle.cids():
+                for trigger in registry.triggers.active(function_cid=cid):
+                    if trigger.description == _LEFT and trigger.end_date - _now_ms() > _LEFT_MS_MIN:
+                        until = moment(trigger.end_date)
+                        self.on_step("left active", f"{trigger.sig[:18]}…, a transfer each minute, until {until}")
+                        return trigger.sig
+        return None
 
     def _give_coins(self, address: Address) -> None:
         for url in self.nodes:
@@ -109,13 +126,14 @@ class Walkthrough:
         self.on_step("trigger", f"registered at {trigger.created_at}")
         return trigger.sig
 
-    def _leave_trigger(self, registry: Registry, cid: str) -> None:
+    def _leave_trigger(self, registry: Registry, cid: str) -> str:
         draft = TriggerDraft.of(
-            cid, description="Every minute, for a day", input=_INPUT,
+            cid, description=_LEFT, input=_INPUT,
             config={"type": 0, "schedule": "* * * * *", "delta": "10m", "endDate": _now_ms() + _DAY_MS},
         )  # fmt: skip
         sig = registry.triggers.create(draft).sig
         self.on_step("left active", f"{sig[:18]}…, a transfer each minute, for a day")
+        return sig
 
     def _list(self, registry: Registry, address: Address, expected: str) -> None:
         active = [*registry.triggers.list(signer=address, active=True)]

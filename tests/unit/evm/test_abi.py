@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given, strategies as st
 
 from each_row import each_row
-from muniment.protocol.evm.abi import ADDRESS, BYTES, BYTES32, UINT8, UINT256, ListOf, TupleOf, Type, Uint, decode
+from muniment.protocol.evm.abi import (
+    ADDRESS,
+    BYTES,
+    BYTES32,
+    UINT8,
+    UINT256,
+    ListOf,
+    TupleOf,
+    Type,
+    Uint,
+    decode,
+    encode,
+)
 from muniment.protocol.evm.address import Address
 from settler import encode_values
 
@@ -63,7 +75,9 @@ def typed_values(draw: st.DrawFn) -> tuple[list[Type], list[Any]]:
 def test_encoded_values_are_decoded(given_values: tuple[list[Type], list[Any]]) -> None:
     kinds, values = given_values
 
-    assert decode(kinds, encode_values([name_of(kind) for kind in kinds], values)) == tuple(values)
+    data = encode_values([name_of(kind) for kind in kinds], values)
+    assert decode(kinds, data) == tuple(values)
+    assert encode(kinds, values) == data
 
 
 @given(st.lists(TYPES, min_size=1, max_size=4), st.binary(max_size=400))

@@ -1,4 +1,4 @@
-"""Decoding of untrusted data by the Solidity contract ABI, version 2.
+"""Decoding of untrusted data by the Solidity contract ABI, version 2, and encoding.
 
 Types are small values: `UINT256`, `ADDRESS`, `BYTES`, `ListOf(...)`, `TupleOf(...)`. Every offset and length must stay
 within the data. An honest encoder writes each byte of content once, but hostile offsets may point to one place again
@@ -67,6 +67,40 @@ def decode(types: Sequence[Type], data: bytes) -> tuple[Any, ...]:
     `data`, a number or an address beyond its range, and more content than `data` has bytes.
     """
     return _Reader(data).members(tuple(types), 0)
+
+
+def encode(types: Sequence[Type], values: Sequence[Any]) -> bytes:
+    """`values` of these types, encoded like arguments; `decode` has them back.
+
+    Raises `OverflowError` for a number beyond its word. Values of other kinds are faults of the caller.
+    """
+    heads, tails = list[bytes](), list[bytes]()
+    at = sum(map(_head_size, types))
+    for kind, value in zip(types, values, strict=True):
+        content = _encoded(kind, value)
+        if _is_dynamic(kind):
+            heads.append(at.to_bytes(_WORD))
+            tails.append(content)
+            at += len(content)
+        else:
+            heads.append(content)
+    return b"".join((*heads, *tails))
+
+
+def _encoded(kind: Type, value: Any) -> bytes:
+    match kind:
+        case Uint(bits):
+            return int(value).to_bytes(bits // 8).rjust(_WORD, b"\0")
+        case Word():
+            return value
+        case Account():
+            return value.raw.rjust(_WORD, b"\0")
+        case Bytes():
+            return len(value).to_bytes(_WORD) + value + bytes(-len(value) % _WORD)
+        case ListOf(item):
+            return len(value).to_bytes(_WORD) + encode([item] * len(value), value)
+        case TupleOf(members):
+            return encode(members, value)
 
 
 class _Reader:

@@ -1,0 +1,119 @@
+"""The demo as somebody starts it, twice on the same data: the day of sample data that it begins with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import warm
+from answers import ok
+from muniment.protocol.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES
+from ports import free_port
+
+SECONDS_MAX = 300
+WALKED = ["wallet", "login", "API key", "deploy", "preview", "signature", "trigger", "list", "deactivate", "list"]
+
+
+@contextmanager
+def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str, list[str]]]:
+    """A demo on this data, until it is stopped: its URL, what it said, and then what it said on standard error."""
+    environment = {
+        **os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org",  # where it is not
+        "PYTHONPATH": str(warm.UNHURRIED),  # for the service that it starts
+    }  # fmt: skip
+    words = ["demo", "--data-dir", str(data), "--port", str(free_port())]
+    process = warm.popen(words, environment, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    warned = list[str]()
+    try:
+        said = ""
+        while "Ctrl-C" not in said:
+            line = process.stdout.readline()
+            assert line, (said, process.communicate())
+            said += line
+        yield said.partition("listens on ")[2].split()[0], said, warned
+    finally:
+        process.send_signal(stop)
+        _, errors = process.communicate(SECONDS_MAX)
+        warned += errors.splitlines()
+    assert process.returncode == 0
+
+
+def steps_of(said: str) -> list[str]:
+    return [line.split("  ")[1] for line in said.split("\n\n", maxsplit=1)[0].splitlines() if line.startswith("  ")]
+
+
+def everything(url: str, path: str, **filters: Any) -> list[dict[str, Any]]:
+    """All records of a listing."""
+    found = list[dict[str, Any]]()
+    while page := ok(httpx2.get(f"{url}{path}", params={**filters, "limit": 100, "offset": len(found)})).json():
+        found += page
+    return found
+
+
+def counted(url: str, before_ms: int) -> dict[str, Counter[Any]]:
+    """What the registry has. The relayer of the demo adds runs and intents meanwhile, all later than `before_ms`."""
+    intents = everything(url, "/intents", generation="all", createdBefore=before_ms)
+    return {
+        "functions": Counter(each["name"] for each in everything(url, "/functions")),
+        "triggers": Counter(
+            (each["config"]["type"], "deactivateSig" in each, 0 < each["endDate"] < before_ms)
+            for each in everything(url, "/triggers")
+        ),
+        "intents": Counter((each["generation"], each["status"]) for each in intents),
+        "proposals": Counter(proposal["status"] for each in intents for proposal in each["proposals"]),
+        "logs": Counter(line["level"] for each in intents for line in each["logs"]),
+        "runs": Counter(
+            (each["relayer"], each["status"])
+            for each in everything(url, "/executions") if each["createdAt"] < iso(before_ms)
+        ),
+    }  # fmt: skip
+
+
+def iso(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms / 1000))
+
+
+def check_filled(counts: dict[str, Counter[Any]]) -> None:
+    assert set(counts["intents"]) == set(product((1, 2), INTENT_MOVES))
+    assert len(counts["functions"]) > 2
+    kinds = {kind for kind, is_ended, is_past in counts["triggers"] if not (is_ended or is_past)}
+    assert kinds == {0, 1, 2}
+    assert any(is_ended for _, is_ended, _ in counts["triggers"])
+    assert any(is_past for _, _, is_past in counts["triggers"])
+    assert set(counts["proposals"]) == set(PROPOSAL_MOVES)
+    assert {"info", "warning", "error"} <= set(counts["logs"])
+    ((relayer, status),) = counts["runs"]
+    assert (int(relayer, 16) != 0, status) == (True, "valid")  # an operator with an address
+
+
+def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing(tmp_path: Path) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    with demo(tmp_path / "data", signal.SIGINT) as (url, said, warned):
+        assert ok(httpx2.get(f"{url}/healthz"))
+        assert steps_of(said) == [*WALKED, "left active"]
+        assert "test accounts whose keys everybody knows" in said
+        (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
+        assert (newest["config"]["schedule"], newest["description"]) == ("* * * * *", "Every minute, for a day")
+        assert f"{url}/console/triggers/{newest['sig']}\n" in said
+        first = counted(url, before_ms)
+        check_filled(first)
+    assert warned == []
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{url}/healthz")
+    with demo(tmp_path / "data", signal.SIGTERM) as (url, said, warned):
+        assert steps_of(said) == ["left active"]
+        assert f"{url}/console/triggers/{newest['sig']}\n" in said
+        assert counted(url, before_ms) == first
+    assert warned == []
