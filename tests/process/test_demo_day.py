@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -26,8 +27,8 @@ WALKED = ["wallet", "login", "API key", "deploy", "preview", "signature", "trigg
 
 
 @contextmanager
-def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str, list[str]]]:
-    """A demo on this data, until it is stopped: its URL, what it said, and then what it said on standard error."""
+def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str]]:
+    """A demo on this data, until it is stopped: its URL, and what it said. It takes no record of yesterday for new."""
     environment = {
         **os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org",  # where it is not
         "PYTHONPATH": str(warm.UNHURRIED),  # for the service that it starts
@@ -35,19 +36,20 @@ def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str, list[str
     words = ["demo", "--data-dir", str(data), "--port", str(free_port())]
     process = warm.popen(words, environment, stderr=subprocess.PIPE)
     assert process.stdout is not None
-    warned = list[str]()
     try:
         said = ""
         while "Ctrl-C" not in said:
             line = process.stdout.readline()
             assert line, (said, process.communicate())
             said += line
-        yield said.partition("listens on ")[2].split()[0], said, warned
+        yield said.partition("listens on ")[2].split()[0], said
     finally:
         process.send_signal(stop)
         _, errors = process.communicate(SECONDS_MAX)
-        warned += errors.splitlines()
     assert process.returncode == 0
+    # A slow machine may make records some seconds late, and say so.
+    assert [late for late in re.findall(r"came late.*seconds=(\d+)", errors) if int(late) > SECONDS_MAX] == []
+    assert "missed" not in errors
 
 
 def steps_of(said: str) -> list[str]:
@@ -85,6 +87,14 @@ def iso(ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms / 1000))
 
 
+def wait_for_proof(url: str, sig: str) -> None:
+    """Wait until the transparency log has the trigger, and with it all that was registered before."""
+    until = time.monotonic() + SECONDS_MAX
+    while httpx2.get(f"{url}/triggers/{sig}/proof").status_code != 200:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def check_filled(counts: dict[str, Counter[Any]]) -> None:
     assert set(counts["intents"]) == set(product((1, 2), INTENT_MOVES))
     assert len(counts["functions"]) > 2
@@ -100,7 +110,7 @@ def check_filled(counts: dict[str, Counter[Any]]) -> None:
 
 def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing(tmp_path: Path) -> None:
     before_ms = time.time_ns() // 1_000_000
-    with demo(tmp_path / "data", signal.SIGINT) as (url, said, warned):
+    with demo(tmp_path / "data", signal.SIGINT) as (url, said):
         assert ok(httpx2.get(f"{url}/healthz"))
         assert steps_of(said) == [*WALKED, "left active"]
         assert "test accounts whose keys everybody knows" in said
@@ -109,11 +119,10 @@ def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing
         assert f"{url}/console/triggers/{newest['sig']}\n" in said
         first = counted(url, before_ms)
         check_filled(first)
-    assert warned == []
+        wait_for_proof(url, newest["sig"])
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(f"{url}/healthz")
-    with demo(tmp_path / "data", signal.SIGTERM) as (url, said, warned):
+    with demo(tmp_path / "data", signal.SIGTERM) as (url, said):
         assert steps_of(said) == ["left active"]
         assert f"{url}/console/triggers/{newest['sig']}\n" in said
         assert counted(url, before_ms) == first
-    assert warned == []
