@@ -31,8 +31,11 @@ from without_server import InProcess
 SCHEMA: Any = schemathesis.openapi.from_dict(document())
 # For each operation and test: to make up a request costs tens of milliseconds.
 EXAMPLES = hypothesis.settings().max_examples // 20
-# A case for each edge of each parameter takes ten seconds to make in each worker, before the first test runs.
-SCHEMA.config.phases.coverage.enabled = hypothesis.settings.get_current_profile_name() == "long"
+# Cases for each edge of each parameter, and for each example of the document, take twelve seconds to make in each
+# worker, before the first test runs.
+SCHEMA.config.phases.coverage.enabled = SCHEMA.config.phases.examples.enabled = (
+    hypothesis.settings.get_current_profile_name() == "long"
+)
 ANNOUNCED: list[Any] = [
     checks.status_code_conformance,
     checks.content_type_conformance,
