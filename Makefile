@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup npm test test-long long requests pictures unit soak fuzz deploy-test ha-test check types types-of-tests contracts format golden lock dist sbom bench bench-check clean
+.PHONY: run setup npm test test-long long requests pictures docs unit soak fuzz deploy-test ha-test check types types-of-tests contracts format golden lock dist sbom bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -37,6 +37,14 @@ TOOLS ?= .venv-deploy
 $(TOOLS)/done: $(VENV)/bin/uv requirements-deploy.lock
 	@test -e $(TOOLS)/bin/python || $(UV) venv --quiet --python $(VENV)/bin/python $(TOOLS)
 	$(UV) pip install --quiet --python $(TOOLS)/bin/python --require-hashes -r requirements-deploy.lock
+	@touch $@
+
+# What makes the site of the documentation, in an environment of its own too.
+DOCS ?= .venv-docs
+
+$(DOCS)/done: $(VENV)/bin/uv requirements-docs.lock
+	@test -e $(DOCS)/bin/python || $(UV) venv --quiet --python $(VENV)/bin/python $(DOCS)
+	$(UV) pip install --quiet --python $(DOCS)/bin/python --require-hashes -r requirements-docs.lock
 	@touch $@
 
 $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
@@ -80,6 +88,13 @@ requests: $(VENV)/dev
 pictures: $(VENV)/dev
 	@PYTHONPATH=tests/support $(VENV)/bin/python tests/e2e/pictures.py docs/use/pictures
 
+# The documentation as a site with a search, which needs no server. A warning, such as a broken link, is an error.
+SITE ?= build/docs
+docs: $(DOCS)/done
+	@rm -rf $(SITE)
+	@$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --fresh-env --conf-dir docs/site --doctree-dir $(SITE).read . $(SITE)
+	@echo "Open $(SITE)/index.html"
+
 # The rooms, without the service: half a minute.
 unit: $(VENV)/dev
 	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist loadfile -m "not long and not timed" tests/unit
@@ -98,10 +113,11 @@ soak: $(VENV)/dev
 fuzz: $(VENV)/dev
 	$(VENV)/bin/pytest -s -p no:xdist tests/soak/test_broken_requests.py
 
-# The files in deploy/, each with the program that reads it, and pins at an IPFS node (245 MB of npm packages). A program
-# that is no Python package (kubectl, systemd-nspawn, buildah, actionlint) is used where it is installed; `-rs` names the
-# tests that lack one. As root it also builds the image and boots a Debian, which need the Internet.
-deploy-test: $(VENV)/dev $(TOOLS)/done
+# The files in deploy/, each with the program that reads it, pins at an IPFS node (245 MB of npm packages), and the site
+# of the documentation. A program that is no Python package (kubectl, systemd-nspawn, buildah, actionlint) is used where
+# it is installed; `-rs` names the tests that lack one. As root it also builds the image and boots a Debian, which need
+# the Internet.
+deploy-test: $(VENV)/dev $(TOOLS)/done $(DOCS)/done
 	@$(VENV)/bin/python tests/e2e/install.py tests/deploy/ipfs
 	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
 
@@ -140,6 +156,8 @@ lock: $(VENV)/bin/uv
 	  -o requirements-dev.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group pyproject.toml:deploy \
 	  -o requirements-deploy.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group pyproject.toml:docs \
+	  -o requirements-docs.lock
 
 # The wheel and the source distribution. Two builds of one commit have the same bytes.
 dist: $(VENV)/bin/uv
@@ -159,4 +177,4 @@ bench-check: $(VENV)/dev
 	@$(VENV)/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv $(VENV) $(TOOLS) dist tests/e2e/node_modules tests/e2e/*/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) $(TOOLS) $(DOCS) build dist tests/e2e/node_modules tests/e2e/*/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis

@@ -74,7 +74,7 @@ def test_the_makefile_has_every_target_that_a_job_makes(workflow: str) -> None:
 
 def test_a_change_is_checked_and_tested_and_a_night_runs_the_long_tests() -> None:
     assert {name: targets_of(job) for name, job in jobs_of("ci.yml").items()} == {
-        "check": ["check", "types-of-tests"], "test": ["test"], "long": ["test-long"],
+        "check": ["check", "types-of-tests", "docs"], "test": ["test"], "long": ["test-long"],
     }  # fmt: skip
 
 
