@@ -13,12 +13,6 @@ _REASON = "the compiler is not there: run tests/e2e/install.py tests/e2e/functio
 pytestmark = [*NODE_TESTS, pytest.mark.skipif(not (SOURCES / "node_modules").is_dir(), reason=_REASON)]
 
 
-def test_functions_compile_to_the_files_that_are_kept(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    for path, wasm in compiled(tmp_path, [("transfer", "C")]).items():
-        with subtests.test(path.name):
-            assert path.read_bytes() == wasm
-
-
 @pytest.mark.long
 def test_every_function_compiles_to_the_file_that_is_kept(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for path, wasm in compiled(tmp_path, KEPT).items():

@@ -21,7 +21,8 @@ from builders import Wallet
 from conformance import document
 from service import Service
 
-pytestmark = NODE_TESTS
+# To generate and compile takes half a minute of a core.
+pytestmark = [*NODE_TESTS, pytest.mark.long]
 
 _TYPED = HERE / "typed"
 _SCRIPTS = HERE / "proofs" / "tsconfig.json"
