@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, LiteralString
 
 import httpx2
 import pytest
+from tlog_world import KEY, turn
 
-from builders import deploy
+from builders import Wallet, deploy
+from conftest import Clock
 from guest_functions import SHIPPED, kept
 from migrated import migrated_sqlite
 from muniment.client import Bundle
@@ -17,6 +20,8 @@ from muniment.operate import databases
 from muniment.operate.sample_day import filling
 from muniment.operate.sample_day.standing import standing
 from muniment.operate.sample_day.triggers import DAY_MS, functions
+from muniment.operate.sample_day.wallets import FIRST_DEVELOPER, KEYS
+from muniment.service.context import Context
 from muniment.service.running.settings import Settings
 from muniment.service.storage.database import Database
 
@@ -85,7 +90,15 @@ async def test_a_registry_with_records_of_others_stays_as_it_is(
     client: httpx2.AsyncClient, settings: Settings
 ) -> None:  # fmt: skip
     assert (await asyncio.to_thread(standing, settings, BEGIN_MS)).holds == "nothing"
-    await deploy(client)
+    await deploy(client, wallet=Wallet(int.from_bytes(KEYS[FIRST_DEVELOPER])))  # everybody has this key
+    assert (await asyncio.to_thread(standing, settings, BEGIN_MS)).holds == "others"
+
+
+async def test_a_registry_whose_transparency_log_has_begun_stays_as_it_is(
+    context: Context, settings: Settings, clock: Clock
+) -> None:  # fmt: skip
+    logged = replace(context.settings, tlog_name="registry.example", tlog_key=KEY)
+    await turn(replace(context, settings=logged), clock)
     assert (await asyncio.to_thread(standing, settings, BEGIN_MS)).holds == "others"
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,6 @@ def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str]]:
     assert process.returncode == 0
     # A slow machine may make records some seconds late, and say so.
     assert [late for late in re.findall(r"came late.*seconds=(\d+)", errors) if int(late) > SECONDS_MAX] == []
-    assert "missed" not in errors
 
 
 def steps_of(said: str) -> list[str]:
@@ -57,9 +57,9 @@ def steps_of(said: str) -> list[str]:
 
 
 def everything(url: str, path: str, **filters: Any) -> list[dict[str, Any]]:
-    """All records of a listing."""
-    found = list[dict[str, Any]]()
-    while page := ok(httpx2.get(f"{url}{path}", params={**filters, "limit": 100, "offset": len(found)})).json():
+    """All records of a listing, the oldest first: what is recorded meanwhile moves none."""
+    found, asked = list[dict[str, Any]](), {**filters, "sort": 1, "limit": 100}
+    while page := ok(httpx2.get(f"{url}{path}", params={**asked, "offset": len(found)})).json():
         found += page
     return found
 
@@ -109,7 +109,6 @@ def check_filled(counts: dict[str, Counter[Any]]) -> None:
 
 
 def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing(tmp_path: Path) -> None:
-    before_ms = time.time_ns() // 1_000_000
     with demo(tmp_path / "data", signal.SIGINT) as (url, said):
         assert ok(httpx2.get(f"{url}/healthz"))
         assert steps_of(said) == [*WALKED, "left active"]
@@ -117,6 +116,7 @@ def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing
         (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
         assert (newest["config"]["schedule"], newest["description"]) == ("* * * * *", "Every minute, for a day")
         assert f"{url}/console/triggers/{newest['sig']}\n" in said
+        before_ms = round(datetime.fromisoformat(newest["createdAt"]).timestamp() * 1000)
         first = counted(url, before_ms)
         check_filled(first)
         wait_for_proof(url, newest["sig"])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from muniment.operate import databases
+from muniment.operate.sample_day.operator import NAME
 from muniment.operate.sample_day.triggers import ADDRESSES, DAY_MS
-from muniment.operate.sample_day.wallets import EMPLOYER, FIRST_DEVELOPER
+from muniment.operate.sample_day.wallets import EMPLOYER, FIRST_DEVELOPER, RELAYER
 
 if TYPE_CHECKING:
     from muniment.service.running.settings import Settings
@@ -26,22 +27,25 @@ class Standing(NamedTuple):
 def standing(settings: Settings, now_ms: int) -> Standing:
     """What the registry of the settings has at `now_ms`. Raises `Refusal` and `ValueError`.
 
-    The day begins with its first function and ends with its last trigger. Where others have written first, nothing is
-    added: times of records follow the order in which they are stored, and the registry may be in earnest use.
+    The day begins with its operator and its first function, and ends with its last trigger. Where others have written
+    first, or a transparency log has begun, nothing is added: times of records follow the order in which they are
+    stored, and the registry may be in earnest use.
     """
 
     async def look(database: Database) -> Standing:
         first = await database.fetch_one(
             """SELECT f.created_at_ms FROM function_creators c JOIN functions f ON f.seq = c.function_seq
-               WHERE c.creator = ? ORDER BY c.seq LIMIT 1""",
-            (ADDRESSES[FIRST_DEVELOPER].raw,),
+               WHERE c.creator = ? AND EXISTS (SELECT 1 FROM operators WHERE name = ? AND address = ?)
+               ORDER BY c.seq LIMIT 1""",
+            (ADDRESSES[FIRST_DEVELOPER].raw, NAME, ADDRESSES[RELAYER].raw),
         )
-        if first is None:
-            others = await database.fetch_one(
-                "SELECT 1 WHERE EXISTS (SELECT 1 FROM functions) OR EXISTS (SELECT 1 FROM intents)"
-            )
-            return Standing("others" if others else "nothing", now_ms - DAY_MS)
         last = await database.fetch_one("SELECT 1 FROM triggers WHERE signer = ? LIMIT 1", (ADDRESSES[EMPLOYER].raw,))
-        return Standing("all" if last else "part", first[0])
+        if first is not None and last is not None:
+            return Standing("all", first[0])
+        records = "EXISTS (SELECT 1 FROM functions) OR EXISTS (SELECT 1 FROM intents) OR" if first is None else ""
+        others = await database.fetch_one(f"SELECT 1 WHERE {records} EXISTS (SELECT 1 FROM tlog_epochs)")
+        if others is not None:
+            return Standing("others", now_ms - DAY_MS)
+        return Standing("nothing", now_ms - DAY_MS) if first is None else Standing("part", first[0])
 
     return databases.run(settings, look)

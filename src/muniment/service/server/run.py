@@ -79,8 +79,9 @@ _DESCRIPTORS_RESERVED: Final = 128
 # An idle connection takes ten kilobytes.
 _CONNECTIONS_MAX: Final = 8_192
 # A worker that does not answer its supervisor for so long hangs, and is replaced. A worker answers once its modules are
-# loaded: uvicorn's five seconds would end it on a slow machine while it loads, and the next one too, for ever.
-_WORKER_SECONDS_MAX: Final = 60
+# loaded: uvicorn's five seconds would end it on a slow machine while it loads, and the next one too, for ever. While it
+# waits for one, the supervisor handles no signal and replaces no other.
+_WORKER_SECONDS_MAX: Final = 30
 # Allocated minus freed containers that start a collection of the youngest: a few megabytes, if all are garbage.
 _ALLOCATIONS_PER_COLLECTION: Final = 20_000
 
