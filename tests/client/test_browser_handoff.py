@@ -56,7 +56,7 @@ class Page:
             connection.close()
 
 
-def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], seconds_max: float = 20) -> str:
+def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], seconds_max: float = 60) -> str:
     """The result of `use` with a signer whose page `visit` visits."""
     errors: list[BaseException] = []
 
