@@ -1,4 +1,4 @@
-"""Each block of shell commands in the pages for users is run as it is printed, or has its reason here."""
+"""Each block of shell commands in the pages for users and operators is run as printed, or has its reason here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,12 +36,12 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "use").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("use/*.md")), *sorted((ROOT / "docs").glob("run/*.md"))]
 SAMPLE = ROOT / "src" / "muniment" / "cli" / "sample"
 OWNER = Wallet(9)
 SECONDS_MAX = 300.0  # ends a hang
 NUMBERS = count(10)
-# Blocks that are not run, by the beginning of their first line, with who runs the commands or what they need.
+# Blocks that are not run, by their beginning, with who runs the commands or what they need.
 NOT_RUN = {
     "make run": "these tests are started by `make test`; tests/process/test_demo_relayer.py runs the demo",
     "make setup": "the environment of these tests was made so; every test of a process starts `serve`",
@@ -63,6 +64,31 @@ NOT_RUN = {
     "muniment webhooks add": "a receiver on the Internet; tests/cli/test_webhooks_page.py",
     "curl https://registry.example.org/webhooks": "a receiver on the Internet; tests/e2e/test_webhook_receiver.py",
     "npm install assemblyscript": "tests/e2e/test_sample_functions.py compiles with the packages that it installs",
+    "apt-get update": "tests/deploy/test_ten_steps.py",
+    "make dist                                          #": "tests/deploy/test_ten_steps.py",
+    "mkdir -p /etc/muniment": "tests/deploy/test_ten_steps.py",
+    "cp deploy/systemd/": "tests/deploy/test_ten_steps.py",
+    "curl --retry 10 --retry-connrefused": "tests/deploy/test_ten_steps.py",
+    "sed 's/{$SITE}/": "tests/deploy/test_ten_steps.py",
+    "systemctl start muniment-backup\nsystemctl enable": "tests/deploy/test_ten_steps.py",
+    "/opt/muniment/bin/muniment restore": "tests/deploy/test_ten_steps.py",
+    "muniment operators list\nmuniment doctor": "the service of tests/deploy/test_ten_steps.py",
+    "/opt/muniment/bin/pip install --require-hashes -r requirements-extras.lock": "tests/deploy/test_ten_steps.py",
+    "systemctl start muniment-backup\nmake dist": "a release to come; tests/deploy/test_operators_day.py upgrades",
+    "make dist                                                    #": "tests/deploy/test_image.py builds with buildah",
+    "docker buildx imagetools inspect": "images of others",
+    "docker compose exec postgres pg_dump": "Docker; tests/deploy/test_compose.py reads the file",
+    "echo LOCK=requirements-extras.lock": "Docker; tests/deploy/test_compose.py reads the file",
+    "cd deploy/compose\ndocker compose --file": "Docker; tests/deploy/test_compose.py reads the files",
+    "kubectl create secret": "a cluster; tests/deploy/test_kustomize.py checks the objects",
+    "kubectl exec": "a cluster; tests/deploy/test_kustomize.py checks the objects",
+    "systemctl stop muniment": "tests/deploy/test_litestream.py",
+    "apt install prometheus": "tests/deploy/test_prometheus.py",
+    "MUNIMENT_HOST=10.0.0.5": "settings; tests/deploy/test_scraping.py",
+    "pip install 'muniment[server,traces]'": "a collector; tests/process/test_traces.py",
+    "muniment pins list": "an IPFS node; tests/deploy/test_ipfs_node.py",
+    "muniment doctor --data-dir /var/lib/muniment": "tests/process/test_doctor_served.py",
+    "muniment backup /srv/backup": "two directories of one name; tests/process/test_backup_served.py",
 }  # fmt: skip
 # Commands that go on until Ctrl-C, and what they print by then.
 ENDLESS = {
@@ -80,27 +106,30 @@ class Block:
     script: str
 
     @property
-    def first_line(self) -> str:
-        return self.script.partition("\n")[0]
+    def name(self) -> str:
+        return f"{self.page.stem}: {self.script.partition(chr(10))[0][:40]}"
 
     def entry(self, table: dict[str, str]) -> str | None:
         """What a table says of the block."""
-        return next((said for start, said in table.items() if self.first_line.startswith(start)), None)
+        return next((said for start, said in table.items() if self.script.startswith(start)), None)
 
 
 def blocks() -> list[Block]:
     """Every block but the walks, which tests/contract/test_walkthrough.py runs."""
-    found = re.compile(r"(<!-- walk -->\n)?^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    found = re.compile(r"(<!-- walk -->\n)?^( *)```sh\n(.*?)^\2```", re.DOTALL | re.MULTILINE)
     return [
-        Block(page, script)
+        Block(page, textwrap.dedent(script))
         for page in PAGES
-        for walk, script in found.findall(page.read_text("utf-8"))
+        for walk, _, script in found.findall(page.read_text("utf-8"))
         if not walk
     ]  # fmt: skip
 
 
 BLOCKS = blocks()
-RUN = [each for each in BLOCKS if each.entry(NOT_RUN) is None]
+FOR_OPERATORS, FOR_USERS = (
+    [each for each in BLOCKS if (each.page.parent.name == "run") is for_operators and each.entry(NOT_RUN) is None]
+    for for_operators in (True, False)
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +139,7 @@ class Reader:
     service: Service
     directory: Path
     names: dict[str, str]
+    data_dir: Path | None = None  # of a registry that is not served; None for that of the service
 
     def script(self, block: Block) -> str:
         """The block with the addresses and signatures of this registry in place of the examples."""
@@ -119,14 +149,15 @@ class Reader:
         script = script.replace("0x… 0x…", f"{self.names['SIG']} {self.names['OTHER']}").replace(
             "0x…", self.names["SIG"]
         )
-        script = script.replace("0x9f…", self.names["HOLDER"])
+        script = script.replace("0x9f…", self.names["HOLDER"]).replace("/srv/", f"{self.directory}/")
+        script = script.replace("postgresql://muniment@db/muniment", self.names.get("DATABASE", ""))
         return re.sub(r"\bHASH$|\bHASH(?= )", self.names["RUN"], script, flags=re.MULTILINE)
 
     def environment(self) -> dict[str, str]:
         plain = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
         return {
             **plain, **self.names, "URL": self.service.url, "MUNIMENT_URL": self.service.url,
-            "MUNIMENT_DATA_DIR": str(self.service.data_dir), "MUNIMENT_TLOG_NAME": "registry.example",
+            "MUNIMENT_DATA_DIR": str(self.data_dir or self.service.data_dir), "MUNIMENT_TLOG_NAME": "registry.example",
             "MUNIMENT_PRIVATE_KEY_FILE": str(self.directory / "owner.key"),
             "HOME": str(self.directory), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }  # fmt: skip
@@ -195,6 +226,10 @@ def _names(service: Service, bundle: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _muniment(*words: str | Path) -> None:
+    subprocess.run([Path(sys.executable).with_name("muniment"), *words], check=True, capture_output=True, timeout=60)
+
+
 def _wait_for_proofs(service: Service, *paths: str) -> None:
     """Wait until the transparency log has these records: it takes up what is new a moment later."""
     deadline = monotonic() + SECONDS_MAX
@@ -218,7 +253,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     shutil.copytree(SAMPLE, folder / "home" / "build")
     (folder / "home" / "owner.key").write_text(OWNER.key.hex())
     with Service(folder / "data", environment={"MUNIMENT_TLOG_NAME": "registry.example"}) as service:
-        yield Reader(service, folder / "home", _names(service, folder / "home" / "build"))
+        names = _names(service, folder / "home" / "build")
+        _muniment("backup", folder / "home" / "backup", "--data-dir", service.data_dir)
+        yield Reader(service, folder / "home", names)
 
 
 @pytest.fixture
@@ -227,7 +264,19 @@ def reader(served: Reader, tmp_path: Path) -> Reader:
     return replace(served, directory=shutil.copytree(served.directory, tmp_path / "home"))
 
 
-@pytest.mark.parametrize("block", RUN, ids=[f"{each.page.stem}: {each.first_line[:40]}" for each in RUN])
+@pytest.fixture
+def operator(reader: Reader, postgres_url: str) -> Reader:
+    """An operator who has stopped the service, a backup, and an empty database on PostgreSQL."""
+    _muniment("restore", reader.directory / "backup", "--data-dir", reader.directory / "data", "--no-rotate")
+    return replace(reader, names={**reader.names, "DATABASE": postgres_url}, data_dir=reader.directory / "data")
+
+
+@pytest.mark.parametrize("block", FOR_OPERATORS, ids=[each.name for each in FOR_OPERATORS])
+def test_the_commands_of_a_page_for_operators_do_what_they_say(operator: Reader, block: Block) -> None:
+    operator.run(block)
+
+
+@pytest.mark.parametrize("block", FOR_USERS, ids=[each.name for each in FOR_USERS])
 def test_the_commands_of_a_page_do_what_they_say(reader: Reader, block: Block) -> None:
     if expected := block.entry(ENDLESS):
         reader.follow(block, expected)
@@ -237,7 +286,7 @@ def test_the_commands_of_a_page_do_what_they_say(reader: Reader, block: Block) -
 
 def test_every_block_that_is_not_run_is_on_a_page() -> None:
     assert {
-        start for start in {**NOT_RUN, **ENDLESS} if not any(b.first_line.startswith(start) for b in BLOCKS)
+        start for start in {**NOT_RUN, **ENDLESS} if not any(each.script.startswith(start) for each in BLOCKS)
     } == set()
 
 
