@@ -284,6 +284,15 @@ def test_the_commands_of_a_page_do_what_they_say(reader: Reader, block: Block) -
         reader.run(block)
 
 
+def test_the_program_that_follows_the_log_prints_its_entries(served: Reader) -> None:
+    page = (ROOT / "docs" / "use" / "transparency-log.md").read_text("utf-8")
+    [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    program = program.replace("https://registry.example", served.service.url)
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert served.names["SIG"] in done.stdout
+
+
 def test_every_block_that_is_not_run_is_on_a_page() -> None:
     assert {
         start for start in {**NOT_RUN, **ENDLESS} if not any(each.script.startswith(start) for each in BLOCKS)
