@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-from builders import Bundle, Wallet, deploy
+from answers import ok
+from builders import Bundle, TriggerDraft, Wallet, deploy
 from console_world import HOSTILE, World
 from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v1
 from muniment.service.app import Application
@@ -63,6 +64,14 @@ async def test_every_link_of_every_page_leads_somewhere(app: Application, world:
     assert {"/console", "/console/functions", "/console/triggers/new", "/console/service", "/docs"} <= paths
     assert {f"/console/triggers/{each['sig']}" for each in world.triggers} <= paths
     assert len([each for each in paths if each.startswith("/console/intents/")]) > 20
+
+
+@pytest.mark.one_engine
+async def test_the_page_of_a_trigger_shows_its_fee_limit_in_dollars(reader: httpx2.AsyncClient) -> None:
+    limited = TriggerDraft(await deploy(reader), fee_limit="50000000000000000").signed()
+    ok(await reader.post("/triggers", json=limited))
+    page = await reader.get(f"/console/triggers/{limited['sig']}")
+    assert "0.05 US dollars (50000000000000000) for each run" in page.text
 
 
 @pytest.mark.one_engine

@@ -57,6 +57,11 @@ async def test_only_a_schedule_has_run_times(client: httpx2.AsyncClient) -> None
         assert (await preview(client, params(cid, config=config)))["nextRuns"] == [], config
 
 
+async def test_a_fee_limit_is_shown_in_dollars(client: httpx2.AsyncClient) -> None:
+    shown = await preview(client, params(await deploy(client), executionFeeLimit="50000000000000000"))
+    assert "with a fee of at most 0.05 US dollars (50000000000000000)." in " ".join(shown["summary"])
+
+
 def warned(shown: dict[str, Any], *texts: str) -> list[bool]:
     return [any(text in warning for warning in shown["warnings"]) for text in texts]
 

@@ -77,7 +77,8 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     assert "every 6 hours" in shown
     assert person.json("triggers", "show", f"{sig[:10]}…") == trigger
     assert sig in person.done(*mine, "--columns", "--whole")
-    second = person.json("triggers", "create", *draft(cid, "3.0.1"))["sig"]
+    second = person.json("triggers", "create", *draft(cid, "3.0.1"), "--fee-limit", "50000000000000000")["sig"]
+    assert "0.05 US dollars (50000000000000000)" in person.done("triggers", "show", second, "--columns")
     assert [each["sig"] for each in person.records(*mine)] == [second, sig]
     assert [each["sig"] for each in person.records(*mine, "--limit", "1")] == [second]
     ended = person.run("triggers", "deactivate", sig[:10])

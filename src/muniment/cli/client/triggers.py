@@ -315,13 +315,14 @@ def _end(at_ms: int) -> str:
 
 
 def _members(trigger: Trigger) -> dict[str, str]:
+    from muniment.protocol.triggers.words import fee_in_words
     from muniment.protocol.wire import encode
 
-    claimed = "(as the service says)"
+    claimed, limit = "(as the service says)", trigger.execution_fee_limit
     return {
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,
         "version": trigger.version, "config": encode(trigger.config).decode(), "input": encode(trigger.input).decode(),
-        "fee limit": trigger.execution_fee_limit, "validations": str(trigger.min_validations),
+        "fee limit": "none" if limit == "0" else fee_in_words(limit), "validations": str(trigger.min_validations),
         "end": _end(trigger.end_date), "status": f"{_status(trigger)} {claimed}",
         "created": f"{ago(trigger.created_at)} {claimed}", "description": f"{trigger.description} {claimed}",
     }  # fmt: skip

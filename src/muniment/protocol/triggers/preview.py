@@ -10,6 +10,7 @@ from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Preview, Values
+from muniment.protocol.triggers.words import fee_in_words
 from muniment.protocol.wire import encode, iso_time, moment
 
 RUNS_SHOWN: Final = 5
@@ -34,7 +35,7 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
     inputs = [f"Its input {name} is {encode(value).decode()}." for name, value in values.input.items()]
     end = f"until {moment(end_ms)}" if end_ms else "without an end"
     limit = values.execution_fee_limit
-    fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {limit} for a run"
+    fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {fee_in_words(limit)}"
     validations = f"{values.min_validations} validation{'s' if values.min_validations > 1 else ''}"
     summary = [
         f"Function {values.function_cid} may run in your name: {_when(config)}, {end}.",

@@ -1,4 +1,4 @@
-"""Schedules in words. Pure."""
+"""Schedules and fee limits in words. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ _WEEKDAYS: Final = {
     **{str(number): f"on {name}" for number, name in enumerate(_DAYS)}, "1-5": "on Mondays to Fridays",
 }  # fmt: skip
 _DAYS_OF_EVERY_MONTH: Final = 28
+# `executionFeeLimit` is in US dollars × 10^18.
+_DECIMALS_OF_FEES: Final = 18
+
+
+def fee_in_words(limit: str) -> str:
+    """A fee limit other than 0 in US dollars, then as it was signed: "0.05 US dollars (50000000000000000)"."""
+    whole, rest = divmod(int(limit), 10**_DECIMALS_OF_FEES)
+    dollars = f"{whole}.{rest:0{_DECIMALS_OF_FEES}d}".rstrip("0").rstrip(".")
+    return f"{dollars} US dollar{'' if dollars == '1' else 's'} ({limit})"
 
 
 def schedule_in_words(schedule: str) -> str:

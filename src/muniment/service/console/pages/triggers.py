@@ -12,7 +12,7 @@ from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
-from muniment.protocol.triggers.words import schedule_in_words
+from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
 from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import reading, rows
 from muniment.service.console.page import page
@@ -115,7 +115,7 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
         ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
         ("Begins", _begin(trigger.config, now_ms)),
         ("Ends", relative(trigger.end_date, now_ms) if trigger.end_date else html("never")),
-        ("Fee limit", html("none") if limit == "0" else html("{} for each run", value_of(limit, "uint256", {}, ""))),
+        ("Fee limit", html("none") if limit == "0" else html("{} for each run", fee_in_words(limit))),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
         ("Registered", relative(ms_of(trigger.created_at), now_ms)),

@@ -1,9 +1,9 @@
-"""Schedules in words."""
+"""Schedules and fee limits in words."""
 
 from __future__ import annotations
 
 from each_row import each_row
-from muniment.protocol.triggers.words import schedule_in_words
+from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
 
 
 @each_row(
@@ -37,3 +37,18 @@ def test_common_schedules_have_words(schedule: str, words: str) -> None:
 )  # fmt: skip
 def test_schedules_of_which_words_would_say_too_little_have_none(schedule: str) -> None:
     assert schedule_in_words(schedule) == ""
+
+
+@each_row(
+    ("limit", "words"),
+    [
+        ("1", "0.000000000000000001 US dollars (1)"),
+        ("50000000000000000", "0.05 US dollars (50000000000000000)"),
+        ("1000000000000000000", "1 US dollar (1000000000000000000)"),
+        ("12500000000000000000", "12.5 US dollars (12500000000000000000)"),
+        (str(10 * 10**18), f"10 US dollars ({10 * 10**18})"),
+        (str(2**256 - 1), f"{(2**256 - 1) // 10**18}.{(2**256 - 1) % 10**18:018d} US dollars ({2**256 - 1})"),
+    ],
+)
+def test_a_fee_limit_is_exact_in_dollars(limit: str, words: str) -> None:
+    assert fee_in_words(limit) == words
