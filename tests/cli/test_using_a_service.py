@@ -83,8 +83,23 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     assert [each["sig"] for each in person.records(*mine, "--limit", "1")] == [second]
     ended = person.run("triggers", "deactivate", sig[:10])
     assert (ended.exit_code, f"{sig[:10]} is {sig}" in ended.stderr) == (0, True), ended.output
+    kept = json.loads(ended.stdout)
+    assert (kept["triggerSigs"], kept["signer"]) == ([sig], person.wallet.address)
+    assert json.loads(person.done("triggers", "deactivate", sig)) == kept
     assert [each["sig"] for each in person.records(*mine, "--ended", "--all")] == [sig]
-    assert "deactivated (as the service says)" in person.done("triggers", "show", sig, "--columns")
+    assert person.json("triggers", "show", sig)["deactivateSig"] == kept["signature"]
+    shown = person.done("triggers", "show", sig, "--columns")
+    assert "deactivated (as the service says)" in shown
+    assert f"by the deactivation {kept['signature']}" in shown
+
+
+def test_an_event_is_named_where_it_is_signed(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    event = ["--on-event", f"8453:{person.wallet.address}:Transfer(address,address,uint256)"]
+    options = [option for option in draft(cid, "5.0.0") if option not in {"--schedule", "0 */6 * * *"}]
+    said = "is the hash of the event Transfer(address,address,uint256)."
+    assert said in " ".join(person.done("triggers", "preview", *options, *event, "--columns").split())
+    assert said in " ".join(person.run("triggers", "create", *options, *event, "--yes").stderr.split())
 
 
 def test_a_trigger_is_signed_here_and_registered_without_a_key(person: Person, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_each_kind_of_trigger_has_options_and_ends_after_90_days_unless_said(
         (["--config", "{}", "--delta", "1h"], "--delta does not go with --config"),
         (["--once", "--topic", f"1={WORD}"], "--topic does not go with --once, but with --on-event"),
         (["--once", "--at", "soon"], "--at soon: give 12h, or a date"),
+        (["--once", "--end", "2026-01-31"], "--end 2026-01-31 is in the past"),
         (["--once", "--at", "100d"], "--at 100d is after the end: give a later --end"),
         (["--on-event", "8453:Transfer()"], "give CHAIN:CONTRACT:EVENT"),
         (["--on-event", f"base:{CONTRACT}:Transfer()"], "give CHAIN:CONTRACT:EVENT"),

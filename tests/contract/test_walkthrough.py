@@ -50,11 +50,13 @@ def _walked(page: str, service: Service, directory: Path = ROOT, **said: str) ->
 
 
 def test_the_first_steps_end_with_no_active_trigger(service: Service) -> None:
-    function, preview, created, listed = map(json.loads, _walked("docs/use/first-steps.md", service).splitlines())
+    printed = _walked("docs/use/first-steps.md", service).splitlines()
+    function, preview, created, listed, ended = map(json.loads, printed)
     assert function["name"] == "Transfer"
     assert preview["summary"][0].startswith(f"Function {function['CID']} may run in your name")
     assert created["description"] == "Every six hours"
     assert listed == created
+    assert ended["triggerSigs"] == [created["sig"]]
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

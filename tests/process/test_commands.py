@@ -92,7 +92,9 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, workers: str, *, 
             taken.listen()
         port = taken.getsockname()[1]
         ended = muniment("serve", "--data-dir", tmp_path, "--port", str(port), "--workers", workers)
-    assert_told_in_one_line(ended, f"cannot listen on 127.0.0.1 port {port}: Address already in use$")
+    assert_told_in_one_line(
+        ended, f"cannot listen on 127.0.0.1 port {port}: Address already in use; give another one with --port$"
+    )
     assert ended.stdout == ""
 
 

@@ -155,11 +155,13 @@ def _relayer(settings: Settings, url: str) -> Generator[None]:
     file = directory / "relayer.toml"
     chains = f"chains_file = {json.dumps(str(Path(settings.chains_file).absolute()))}\n" if settings.chains_file else ""
     file.write_text(
-        f"[relayer]\nregistry = {json.dumps(url)}\nprotocol = {json.dumps(settings.protocol_name)}\n{chains}", "utf-8"
+        f"[relayer]\nregistry = {json.dumps(url)}\nprotocol = {json.dumps(settings.protocol_name)}\n"
+        f'signers = ["*"]\nfunctions = ["*"]\nchains = ["*"]\n{chains}',
+        "utf-8",
     )
     # It is given by the environment, so no file has it.
     environment = {**os.environ, "MUNIMENT_OPERATOR_KEY": _new_operator_key(settings), "MUNIMENT_LOG_LEVEL": "warning"}
-    command = [sys.executable, "-m", "muniment", "relayer", "--config", str(file), "--any"]
+    command = [sys.executable, "-m", "muniment", "relayer", "--config", str(file)]
     with subprocess.Popen(command, env=environment) as relayer:  # noqa: S603 - this program
         output.print_text("A relayer runs too: `muniment runs list` shows the first run within a minute or so.")
         try:

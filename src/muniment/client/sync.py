@@ -191,17 +191,23 @@ class Triggers(Operations):
         """These triggers as they are now, by signature."""
         return self._driver.run(triggers.refresh(self._session, [*sigs]))
 
-    def deactivate(self, sigs: Sequence[str]) -> None:
-        """End triggers of the signer, at most a hundred."""
-        self._driver.run(triggers.deactivate(self._session, sigs))
+    def deactivate(self, sigs: Sequence[str]) -> RecordedDeactivation | None:
+        """End triggers of the signer, at most a hundred. Keep the deactivation: it proves what was signed.
+
+        None: each of them had ended before.
+        """
+        return self._driver.run(triggers.deactivate(self._session, sigs))
 
     def deactivation(self, signature: str) -> RecordedDeactivation:
         """A deactivation, with its signature checked: the `deactivate_sig` of a trigger names it."""
         return self._driver.run(triggers.deactivation(self._session, signature))
 
-    def post_deactivation(self, sigs: Sequence[str], signature: str) -> None:
-        """End triggers with a consent that their owner signed elsewhere, such as one in a log."""
-        self._driver.run(triggers.post_deactivation(self._session, sigs, signature))
+    def post_deactivation(self, sigs: Sequence[str], signature: str) -> RecordedDeactivation | None:
+        """End triggers with a consent that their owner signed elsewhere, such as one in a log.
+
+        None: each of them had ended before.
+        """
+        return self._driver.run(triggers.post_deactivation(self._session, sigs, signature))
 
 
 class Intents(Operations):

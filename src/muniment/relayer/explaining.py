@@ -14,7 +14,7 @@ from muniment.relayer.due import Plan, Seen
 from muniment.relayer.journal import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
@@ -45,12 +45,20 @@ class Told:
 
 
 def explain(
-    trigger: Trigger, runs: Sequence[Run], settings: RelayerSettings, told: Told | None, now_ms: int
-) -> Explanation:
-    """Explain a trigger at `now_ms`. `runs` are its newest, `told` is None where no journal is."""
+    trigger: Trigger, runs: Sequence[Run], settings: RelayerSettings, told: Told | None, now_ms: int,
+    *, read_chains: Container[int],
+) -> Explanation:  # fmt: skip
+    """Explain a trigger at `now_ms`. `runs` are its newest, `told` is None where no journal is.
+
+    `read_chains` are the chains of which the relayer has a node.
+    """
     plan = Plan.of(trigger)
     known = None if told is None else told.known
     reasons = _against(trigger, plan, settings, known, now_ms)
+    if plan.kind == EVENT and (chain_id := int(trigger.config["chainId"])) not in read_chains:
+        reasons.append(
+            f"This relayer sees no event of chain {chain_id}: its chains_file names no node (`rpc_urls`) of that chain."
+        )
     if told is None:
         reasons.append(f"The journal {settings.state} is missing: this is what the registry has.")
     elif known is None and not reasons:

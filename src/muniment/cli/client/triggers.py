@@ -14,7 +14,7 @@ import click
 from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import failures, follow_options, followed, opened, service_options
 from muniment.cli.client.short_ids import whole_own_trigger, whole_trigger
-from muniment.cli.client.when import config_of, given_options, when_options
+from muniment.cli.client.when import config_of, event_hash, given_options, when_options
 from muniment.cli.output import (
     Column,
     ago,
@@ -91,6 +91,8 @@ def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
 
     if flags["cid"] is None:
         raise ValueError("name the function with --function CID, or give a FILE with a draft")
+    if not flags["fee_limit"].isdecimal():
+        raise ValueError(f"--fee-limit {flags['fee_limit']}: give US dollars × 10^18; {10**18 // 2} is half a dollar")
     return TriggerDraft.of(
         flags["cid"], config=config_of(flags), input=read_inputs(flags["inputs"]), version=flags["version"],
         execution_fee_limit=flags["fee_limit"], min_validations=flags["validations"],
@@ -142,7 +144,7 @@ def preview(*, as_json: bool | None, **flags: Any) -> None:
     """
     with opened(flags) as registry:
         found = registry.triggers.preview(read_draft(flags))
-    show_one(found, _spoken(found), as_json=as_json)
+    show_one(found, _spoken(found, event_hash(flags)), as_json=as_json)
 
 
 @triggers.command()
@@ -154,7 +156,7 @@ def sign(*, yes: bool, **flags: Any) -> None:
     with failures():
         draft = read_draft(flags)
     with opened(flags, needs="signature") as registry:
-        _ask(registry, draft, yes=yes)
+        _ask(registry, draft, event_hash(flags), yes=yes)
         signed = registry.triggers.sign(draft)
     print_json(signed)
 
@@ -172,7 +174,7 @@ def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
         given = read_trigger(flags)
     with opened(flags, needs="signature" if isinstance(given, TriggerDraft) else "") as registry:
         if isinstance(given, TriggerDraft):
-            _ask(registry, given, yes=yes)
+            _ask(registry, given, event_hash(flags), yes=yes)
         trigger = registry.triggers.create(given)
     show_one(trigger, _members(trigger), as_json=as_json)
 
@@ -233,8 +235,12 @@ def follow_triggers(
 @click.argument("sigs", nargs=-1, required=True, metavar="SIG…")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
-def deactivate(sigs: Sequence[str], *, yes: bool, **flags: Any) -> None:
-    """Deactivate triggers permanently, with one signature."""
+@shape_options
+def deactivate(sigs: Sequence[str], *, yes: bool, as_json: bool | None, **flags: Any) -> None:
+    """Deactivate triggers permanently, with one signature.
+
+    Keep what it prints: the deactivation proves what you signed, at other registries too.
+    """
     with opened(flags, needs="signature") as registry:
         found = [whole_own_trigger(registry, sig, flags) for sig in sigs]
         for given, sig in zip(sigs, found, strict=True):
@@ -243,14 +249,16 @@ def deactivate(sigs: Sequence[str], *, yes: bool, **flags: Any) -> None:
         if not yes and sys.stdin.isatty():
             what = "this trigger" if len(sigs) == 1 else f"{len(sigs)} triggers"
             click.confirm(f"Permanently deactivate {what}?", abort=True, err=True)
-        registry.triggers.deactivate(found)
+        done = registry.triggers.deactivate(found)
     print_note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")
+    if done is not None:
+        show_one(done, {"deactivation": done.signature, "triggers": "\n".join(done.trigger_sigs)}, as_json=as_json)
 
 
-def _ask(registry: Registry, draft: TriggerDraft, *, yes: bool) -> None:
-    """Print what a signature allows, and ask on a terminal."""
+def _ask(registry: Registry, draft: TriggerDraft, named: list[str], *, yes: bool) -> None:
+    """Print what a signature allows, with the lines `named`, and ask on a terminal."""
     found = registry.triggers.preview(draft)
-    for line in (*found.summary, *(f"Next run: {each}" for each in found.next_runs[:1])):
+    for line in (*found.summary, *named, *(f"Next run: {each}" for each in found.next_runs[:1])):
         print_note(line)
     for line in found.warnings:
         print_note(f"Warning: {line}")
@@ -258,8 +266,8 @@ def _ask(registry: Registry, draft: TriggerDraft, *, yes: bool) -> None:
         click.confirm("Sign it?", abort=True, err=True)
 
 
-def _spoken(preview_: Preview) -> dict[str, str]:
-    spoken = {"trigger": "\n".join(preview_.summary)}
+def _spoken(preview_: Preview, named: list[str]) -> dict[str, str]:
+    spoken = {"trigger": "\n".join([*preview_.summary, *named])}
     if preview_.next_runs:
         spoken["next runs"] = "\n".join(preview_.next_runs)
     if preview_.warnings:
@@ -281,7 +289,8 @@ def _columns(registry: Registry, *, whole: bool) -> list[Column]:
         Column("SIGNATURE", lambda each: short(each.sig, whole=whole)), Column("STATUS", _status, is_status=True),
         Column("FUNCTION", lambda each: _function(registry, each.function_cid), may_be_cut=True),
         Column("WHEN (UTC)", lambda each: _when(each.config), may_be_cut=True),
-        Column("END", lambda each: until_ms(each.end_date)), Column("CREATED", lambda each: ago(each.created_at)),
+        Column("END", lambda each: "" if _status(each) == "deactivated" else until_ms(each.end_date)),
+        Column("CREATED", lambda each: ago(each.created_at)),
         Column("SIGNER", lambda each: short_address(each.signer, whole=whole)),
         Column("VERSION", lambda each: each.version),
         Column("DESCRIPTION", lambda each: each.description, may_be_cut=True),
@@ -308,10 +317,14 @@ def _when(config: Mapping[str, Any]) -> str:
     return f"on an event of chain {config['chainId']}" if config["type"] == EVENT else "once"
 
 
-def _end(at_ms: int) -> str:
+def _end(trigger: Trigger) -> str:
+    from msgspec import UNSET
+
     from muniment.protocol.wire import moment
 
-    return f"{moment(at_ms)}, {until_ms(at_ms)}" if at_ms else "never"
+    if trigger.deactivate_sig is not UNSET:
+        return f"by the deactivation {trigger.deactivate_sig}"
+    return f"{moment(trigger.end_date)}, {until_ms(trigger.end_date)}" if trigger.end_date else "never"
 
 
 def _members(trigger: Trigger) -> dict[str, str]:
@@ -323,6 +336,6 @@ def _members(trigger: Trigger) -> dict[str, str]:
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,
         "version": trigger.version, "config": encode(trigger.config).decode(), "input": encode(trigger.input).decode(),
         "fee limit": "none" if limit == "0" else fee_in_words(limit), "validations": str(trigger.min_validations),
-        "end": _end(trigger.end_date), "status": f"{_status(trigger)} {claimed}",
+        "end": _end(trigger), "status": f"{_status(trigger)} {claimed}",
         "created": f"{ago(trigger.created_at)} {claimed}", "description": f"{trigger.description} {claimed}",
     }  # fmt: skip

@@ -66,6 +66,8 @@ def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     if flags["config_json"]:
         return json.loads(flags["config_json"])
     end = end_ms(flags["end"] or _END)
+    if 0 < end <= time.time_ns() // 1_000_000:
+        raise ValueError(f"--end {flags['end']} is in the past")
     shared = {"delta": flags["delta"] or _DELTA, "endDate": end}
     if flags["schedule"]:
         return {"type": 0, "schedule": flags["schedule"], **shared}
@@ -96,6 +98,16 @@ def _event(text: str, given: tuple[str, ...]) -> dict[str, Any]:
         topics += [[] for _ in range(len(topics), position + 1)]
         topics[position].append(f"0x{found[2].lower().zfill(_TOPIC_DIGITS)}")
     return {"chainId": int(chain), "contract": Address.parse(contract), "topics": topics}
+
+
+def event_hash(flags: Mapping[str, Any]) -> list[str]:
+    """A line that says which topic is the hash of the event that was given by name; no line without one."""
+    from muniment.protocol.evm.event_signature import event_topic
+
+    if not flags["on_event"]:
+        return []
+    signature = flags["on_event"].split(":")[-1]
+    return [f"Topic 0, {event_topic(signature)}, is the hash of the event {signature}."]
 
 
 def _start(at: str | None, end: int) -> dict[str, int]:

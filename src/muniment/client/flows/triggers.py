@@ -190,8 +190,8 @@ def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
     return found
 
 
-def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
-    """End triggers of this wallet, at most a hundred; idempotent.
+def deactivate(session: Session, sigs: Sequence[str]) -> Flow[RecordedDeactivation | None]:
+    """End triggers of this wallet, at most a hundred; idempotent. None: each of them had ended before.
 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
@@ -202,11 +202,11 @@ def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
         "types": DEACTIVATE_TYPES, "message": {"triggerSigs": [str(sig) for sig in asked]},
     }  # fmt: skip
     signature = yield from sign_typed_data(session.signing_address(), data)
-    yield from post_deactivation(session, asked, signature)
+    return (yield from post_deactivation(session, asked, signature))
 
 
-def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[None]:
-    """End triggers by a consent that was signed before; idempotent.
+def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[RecordedDeactivation | None]:
+    """End triggers by a consent that was signed before; idempotent. None: each of them had ended before.
 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
@@ -218,9 +218,10 @@ def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> 
     except DeactivationNotFound:
         # The service keeps no row of a consent that ended nothing: each trigger had ended before.
         yield from _check_ended(session, asked)
-    else:
-        check_same(recorded.signature, consent_, "deactivation")
-        check_same([*recorded.trigger_sigs], asked, "list of triggers")
+        return None
+    check_same(recorded.signature, consent_, "deactivation")
+    check_same([*recorded.trigger_sigs], asked, "list of triggers")
+    return recorded
 
 
 def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:

@@ -6,6 +6,7 @@ Its connections are of our class (`muniment.service.server.connection`), given a
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import resource
 import signal
@@ -222,7 +223,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise OSError(f"cannot listen on {host} port {port}: {_reason(error)}") from error
+        hint = "; give another one with --port" if error.errno == errno.EADDRINUSE else ""
+        raise OSError(f"cannot listen on {host} port {port}: {_reason(error)}{hint}") from error
 
 
 def _reason(error: OSError) -> str:
