@@ -91,6 +91,7 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     shown = person.done("triggers", "show", sig, "--columns")
     assert "deactivated (as the service says)" in shown
     assert f"by the deactivation {kept['signature']}" in shown
+    assert "every 6 hours" in shown
 
 
 def test_an_event_is_named_where_it_is_signed(person: Person, tmp_path: Path) -> None:

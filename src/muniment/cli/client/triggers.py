@@ -314,7 +314,7 @@ def _when(config: Mapping[str, Any]) -> str:
 
     if config["type"] == CRON:
         return schedule_in_words(config["schedule"]) or config["schedule"]
-    return f"on an event of chain {config['chainId']}" if config["type"] == EVENT else "once"
+    return f"on an event of {config['contract']} on chain {config['chainId']}" if config["type"] == EVENT else "once"
 
 
 def _end(trigger: Trigger) -> str:
@@ -334,7 +334,8 @@ def _members(trigger: Trigger) -> dict[str, str]:
     claimed, limit = "(as the service says)", trigger.execution_fee_limit
     return {
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,
-        "version": trigger.version, "config": encode(trigger.config).decode(), "input": encode(trigger.input).decode(),
+        "version": trigger.version, "when": _when(trigger.config), "config": encode(trigger.config).decode(),
+        "input": encode(trigger.input).decode(),
         "fee limit": "none" if limit == "0" else fee_in_words(limit), "validations": str(trigger.min_validations),
         "end": _end(trigger), "status": f"{_status(trigger)} {claimed}",
         "created": f"{ago(trigger.created_at)} {claimed}", "description": f"{trigger.description} {claimed}",
