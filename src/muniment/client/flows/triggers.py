@@ -221,7 +221,7 @@ def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> 
         return None
     check_same(recorded.signature, consent_, "deactivation")
     check_same([*recorded.trigger_sigs], asked, "list of triggers")
-    return recorded
+    return _proved_deactivation(session, recorded)
 
 
 def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:
@@ -247,6 +247,10 @@ def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]
     asked = Signature.parse(signature)
     found = yield from session.read(target("/deactivations/{}", asked), RecordedDeactivation)
     check_same(found.signature, asked, "deactivation")
+    return _proved_deactivation(session, found)
+
+
+def _proved_deactivation(session: Session, found: RecordedDeactivation) -> RecordedDeactivation:
     if session.verifies:
         form = proof.check_deactivation(found.trigger_sigs, found.signature, found.signer, session.protocol)
         domain = registry_domain(session.protocol)
