@@ -72,6 +72,7 @@ async def test_the_page_of_a_trigger_shows_its_fee_limit_in_dollars(reader: http
     ok(await reader.post("/triggers", json=limited))
     page = await reader.get(f"/console/triggers/{limited['sig']}")
     assert "0.05 US dollars (50000000000000000) for each run" in page.text
+    assert "Signed to end" not in page.text
 
 
 @pytest.mark.one_engine

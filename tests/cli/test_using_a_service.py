@@ -86,19 +86,29 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     kept = json.loads(ended.stdout)
     assert (kept["triggerSigs"], kept["signer"]) == ([sig], person.wallet.address)
     assert json.loads(person.done("triggers", "deactivate", sig)) == kept
-    assert [each["sig"] for each in person.records(*mine, "--ended", "--all")] == [sig]
+    person.done("triggers", "deactivate", sig, second)
+    assert json.loads(person.done("triggers", "deactivate", second))["triggerSigs"] == [sig, second]
+    assert [each["sig"] for each in person.records(*mine, "--ended", "--all")] == [second, sig]
     assert person.json("triggers", "show", sig)["deactivateSig"] == kept["signature"]
     shown = person.done("triggers", "show", sig, "--columns")
     assert "deactivated (as the service says)" in shown
-    assert f"by the deactivation {kept['signature']}" in shown
+    assert f"deactivation  {kept['signature']} (as the service says)" in shown
     assert "every 6 hours" in shown
+
+
+def test_a_trigger_for_one_run_begins_at_once(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    options = [option for option in draft(cid, "6.0.0") if option not in {"--schedule", "0 */6 * * *"}]
+    assert "once, as soon as possible" in person.json("triggers", "preview", *options, "--once")["summary"][0]
+    assert person.json("triggers", "create", *options, "--once", "--yes")["config"]["startDate"] == 0
 
 
 def test_an_event_is_named_where_it_is_signed(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     event = ["--on-event", f"8453:{person.wallet.address}:Transfer(address,address,uint256)"]
     options = [option for option in draft(cid, "5.0.0") if option not in {"--schedule", "0 */6 * * *"}]
-    said = "is the hash of the event Transfer(address,address,uint256)."
+    topic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+    said = f"Topic 0, {topic}, is the hash of the event Transfer(address,address,uint256)."
     assert said in " ".join(person.done("triggers", "preview", *options, *event, "--columns").split())
     assert said in " ".join(person.run("triggers", "create", *options, *event, "--yes").stderr.split())
 

@@ -60,6 +60,7 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["triggers", "create", "-", "--once"], 2, "give a FILE or --once, not both"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--end", "soon"], 2, "--end soon"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--once", "--fee-limit", "0.5"], 2, "is half a dollar"),
+        (["triggers", "sign", "--function", UNKNOWN_CID, "--once", "--fee-limit", "00"], 2, "is half a dollar"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--input", "a"], 2, "NAME=VALUE"),
         (["triggers", "list", "--wallet", "ledger"], 0, ""),  # a listing asks no wallet
         (["login", "--wallet", "ledger"], 2, "unknown wallet: use key, keystore:NAME"),

@@ -38,7 +38,7 @@ def run(*options: str) -> Result:
     ("options", "config"),
     [
         (["--schedule", "0 0 * * *"], {"type": 0, "schedule": "0 0 * * *", "delta": "10m"}),
-        (["--once"], {"type": 2, "delta": "10m"}),
+        (["--once"], {"type": 2, "delta": "10m", "startDate": 0}),
         (["--once", "--at", "2026-01-31T12:00", "--delta", "1h"],
          {"type": 2, "delta": "1h", "startDate": 1_769_860_800_000}),
         (["--on-event", EVENT], {"type": 1, "chainId": 8453, "contract": CONTRACT, "topics": [[TRANSFER]],
@@ -68,6 +68,7 @@ def test_each_kind_of_trigger_has_options_and_ends_after_90_days_unless_said(
         (["--once", "--topic", f"1={WORD}"], "--topic does not go with --once, but with --on-event"),
         (["--once", "--at", "soon"], "--at soon: give 12h, or a date"),
         (["--once", "--end", "2026-01-31"], "--end 2026-01-31 is in the past"),
+        (["--once", "--end", "1970-01-01"], "--end 1970-01-01 is in the past"),  # as a number: without an end
         (["--once", "--at", "100d"], "--at 100d is after the end: give a later --end"),
         (["--on-event", "8453:Transfer()"], "give CHAIN:CONTRACT:EVENT"),
         (["--on-event", f"base:{CONTRACT}:Transfer()"], "give CHAIN:CONTRACT:EVENT"),

@@ -119,21 +119,22 @@ def test_a_deactivation_of_other_triggers_is_forged(lying: Lying) -> None:
 
 def test_the_deactivation_that_an_owner_keeps_is_proved(lying: Lying) -> None:
     with lying.registry() as registry:
-        kept = registry.triggers.deactivate([sig := new_sig(registry, lying)])
-        assert kept is not None
+        [kept] = registry.triggers.deactivate([sig := new_sig(registry, lying)])
         assert (kept.signature, kept.trigger_sigs) == (lying.truth(f"/triggers/{sig}")["deactivateSig"], [sig])
         for change in ({"signer": signer(5).address}, {"form": "eip191"}, {"domain": {"name": "x", "version": "1"}}):
             lie = shown_as(lambda record, change=change: {**record, **change})
+            another = new_sig(registry, lying)
             with lying.middle.behaving(lie), pytest.raises(Forged):
-                registry.triggers.deactivate([new_sig(registry, lying)])
+                registry.triggers.deactivate([another])
 
 
 def test_triggers_that_ended_before_are_proved_by_their_own_deactivations(lying: Lying) -> None:
     with lying.registry() as registry:
         first, second, third = (new_sig(registry, lying) for _ in range(3))
-        registry.triggers.deactivate([first])
-        registry.triggers.deactivate([second.upper().replace("X", "x")])
-        registry.triggers.deactivate([second, first])  # it ends nothing, so that the service keeps no row of it
+        endings = registry.triggers.deactivate([first])
+        endings += registry.triggers.deactivate([second.upper().replace("X", "x")])
+        # It ends nothing, so that the service keeps no row of it.
+        assert registry.triggers.deactivate([first, second]) == endings
         registry.triggers.deactivate([first, third])
         invented = signer(5).sign_text("x")
 

@@ -41,6 +41,8 @@ SAMPLE = ROOT / "src" / "muniment" / "cli" / "sample"
 OWNER = Wallet(9)
 SECONDS_MAX = 300.0  # ends a hang
 NUMBERS = count(10)
+PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+RELEASE = f"make dist{' ' * 52}# or put the wheel of a release into dist/\n"
 # Blocks that are not run, by their beginning, with who runs the commands or what they need.
 NOT_RUN = {
     "make run": "these tests are started by `make test`; tests/process/test_demo_relayer.py runs the demo",
@@ -51,7 +53,8 @@ NOT_RUN = {
     "python -m pip install 'muniment[relayer]'": "tests/process/test_packaging.py; the key is typed in",
     "cast wallet sign": "a hardware wallet",
     "cast send": "a chain and a hardware wallet",
-    "muniment intents watch": "a chain; tests/process/test_watching.py",
+    "muniment intents watch --chains chains.toml\n": "a chain; tests/process/test_watching.py",
+    "muniment intents watch --chains chains.toml --from": "a chain; tests/process/test_watching.py",
     "muniment relayer --once": "tests/process/test_relayer.py, which has a relayer's settings",
     "muniment runs verify HASH": "a chain; tests/process/test_run_verified.py",
     "pip install 'muniment[keystore]'": "foundry; tests/client/test_wallets_outside.py",
@@ -72,22 +75,23 @@ NOT_RUN = {
     "sed 's/{$SITE}/": "tests/deploy/test_ten_steps.py",
     "systemctl start muniment-backup\nsystemctl enable": "tests/deploy/test_ten_steps.py",
     "/opt/muniment/bin/muniment restore": "tests/deploy/test_ten_steps.py",
-    "muniment operators list\nmuniment doctor": "the service of tests/deploy/test_ten_steps.py",
+    "muniment operators list\nmuniment doctor": "the service of tests/deploy/test_ten_steps.py, and records to import",
     "/opt/muniment/bin/pip install --require-hashes -r requirements-extras.lock": "tests/deploy/test_ten_steps.py",
     "systemctl start muniment-backup\nmake dist": "a release to come; tests/deploy/test_operators_day.py upgrades",
-    "make dist                                                    #": "tests/deploy/test_image.py builds with buildah",
+    f"{RELEASE}docker build": "tests/deploy/test_image.py builds with buildah",
+    f"{RELEASE}cd deploy/compose": "Docker; tests/deploy/test_compose.py reads the file",
     "docker buildx imagetools inspect": "images of others",
     "docker compose exec postgres pg_dump": "Docker; tests/deploy/test_compose.py reads the file",
     "echo LOCK=requirements-extras.lock": "Docker; tests/deploy/test_compose.py reads the file",
     "cd deploy/compose\ndocker compose --file": "Docker; tests/deploy/test_compose.py reads the files",
     "kubectl create secret": "a cluster; tests/deploy/test_kustomize.py checks the objects",
     "kubectl exec": "a cluster; tests/deploy/test_kustomize.py checks the objects",
-    "systemctl stop muniment": "tests/deploy/test_litestream.py",
-    "apt install prometheus": "tests/deploy/test_prometheus.py",
-    "MUNIMENT_HOST=10.0.0.5": "settings; tests/deploy/test_scraping.py",
+    "systemctl stop muniment": "a machine with S3; tests/deploy/test_litestream.py restores a replica",
+    "apt install prometheus": "a machine; tests/deploy/test_prometheus.py runs Prometheus",
+    "MUNIMENT_HOST=10.0.0.5": "settings; tests/deploy/test_scraping.py reaches /metrics",
     "pip install 'muniment[server,traces]'": "a collector; tests/process/test_traces.py",
-    "muniment pins list": "an IPFS node; tests/deploy/test_ipfs_node.py",
-    "muniment doctor --data-dir /var/lib/muniment": "tests/process/test_doctor_served.py",
+    "muniment pins list": "an IPFS node; tests/cli/test_pins_commands.py, tests/deploy/test_ipfs_node.py",
+    "muniment doctor --data-dir /var/lib/muniment": "tests/deploy/test_ten_steps.py; tests/cli/test_doctor.py",
     "muniment backup /srv/backup": "two directories of one name; tests/process/test_backup_served.py",
 }  # fmt: skip
 # Commands that go on until Ctrl-C, and what they print by then.
@@ -154,9 +158,8 @@ class Reader:
         return re.sub(r"\bHASH$|\bHASH(?= )", self.names["RUN"], script, flags=re.MULTILINE)
 
     def environment(self) -> dict[str, str]:
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
         return {
-            **plain, **self.names, "URL": self.service.url, "MUNIMENT_URL": self.service.url,
+            **PLAIN, **self.names, "URL": self.service.url, "MUNIMENT_URL": self.service.url,
             "MUNIMENT_DATA_DIR": str(self.data_dir or self.service.data_dir), "MUNIMENT_TLOG_NAME": "registry.example",
             "MUNIMENT_PRIVATE_KEY_FILE": str(self.directory / "owner.key"),
             "HOME": str(self.directory), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -227,7 +230,8 @@ def _names(service: Service, bundle: Path) -> dict[str, str]:
 
 
 def _muniment(*words: str | Path) -> None:
-    subprocess.run([Path(sys.executable).with_name("muniment"), *words], check=True, capture_output=True, timeout=60)
+    command = [Path(sys.executable).with_name("muniment"), *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS_MAX, env=PLAIN)
 
 
 def _wait_for_proofs(service: Service, *paths: str) -> None:
@@ -266,7 +270,7 @@ def reader(served: Reader, tmp_path: Path) -> Reader:
 
 @pytest.fixture
 def operator(reader: Reader, postgres_url: str) -> Reader:
-    """An operator who has stopped the service, a backup, and an empty database on PostgreSQL."""
+    """An operator who has stopped the service, a backup, and a migrated database without rows on PostgreSQL."""
     _muniment("restore", reader.directory / "backup", "--data-dir", reader.directory / "data", "--no-rotate")
     return replace(reader, names={**reader.names, "DATABASE": postgres_url}, data_dir=reader.directory / "data")
 
@@ -288,7 +292,9 @@ def test_the_program_that_follows_the_log_prints_its_entries(served: Reader) -> 
     page = (ROOT / "docs" / "use" / "transparency-log.md").read_text("utf-8")
     [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     program = program.replace("https://registry.example", served.service.url)
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=SECONDS_MAX, env=PLAIN
+    )
     assert done.returncode == 0, done.stderr
     assert served.names["SIG"] in done.stdout
 
@@ -297,6 +303,11 @@ def test_every_block_that_is_not_run_is_on_a_page() -> None:
     assert {
         start for start in {**NOT_RUN, **ENDLESS} if not any(each.script.startswith(start) for each in BLOCKS)
     } == set()
+
+
+def test_a_reason_is_for_one_block() -> None:
+    starts = [start for start in NOT_RUN if sum(each.script.startswith(start) for each in BLOCKS) > 1]
+    assert starts == []
 
 
 def test_every_block_that_is_not_run_names_files_that_exist() -> None:

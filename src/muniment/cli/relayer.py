@@ -146,6 +146,7 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
     import time
 
     from muniment.chains.catalogue import load_chains
+    from muniment.protocol.triggers.typed_data import EVENT
     from muniment.relayer.clock import RegistryClock
     from muniment.relayer.explaining import Told, explain
     from muniment.relayer.journal import Journal
@@ -163,5 +164,7 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
     if settings.state.is_file():
         with Journal.reading(settings.state) as journal:
             told = Told(known=journal.known(trigger.sig), entries=journal.runs_of(trigger.sig)[:_SHOWN])
-    read = {chain_id for chain_id, chain in load_chains(settings.chains_file).items() if chain.rpc_urls}
+    read = set[int]()
+    if trigger.config["type"] == EVENT:
+        read = {chain_id for chain_id, chain in load_chains(settings.chains_file).items() if chain.rpc_urls}
     return explain(trigger, runs, settings, told, own_ms(), read_chains=read)

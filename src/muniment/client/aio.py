@@ -197,10 +197,11 @@ class AsyncTriggers(Operations):
         """These triggers as they are now, by signature."""
         return await self._driver.run(triggers.refresh(self._session, [*sigs]))
 
-    async def deactivate(self, sigs: Sequence[str]) -> RecordedDeactivation | None:
-        """End triggers of the signer, at most a hundred. Keep the deactivation: it proves what was signed.
+    async def deactivate(self, sigs: Sequence[str]) -> list[RecordedDeactivation]:
+        """End triggers of the signer, at most a hundred; the deactivations that ended them.
 
-        None: each of them had ended before.
+        It is one that was signed now, or those by which each trigger was deactivated before. Keep them: they prove what
+        was signed.
         """
         return await self._driver.run(triggers.deactivate(self._session, sigs))
 
@@ -208,11 +209,8 @@ class AsyncTriggers(Operations):
         """A deactivation, with its signature checked: the `deactivate_sig` of a trigger names it."""
         return await self._driver.run(triggers.deactivation(self._session, signature))
 
-    async def post_deactivation(self, sigs: Sequence[str], signature: str) -> RecordedDeactivation | None:
-        """End triggers with a consent that their owner signed elsewhere, such as one in a log.
-
-        None: each of them had ended before.
-        """
+    async def post_deactivation(self, sigs: Sequence[str], signature: str) -> list[RecordedDeactivation]:
+        """End triggers with a consent that their owner signed elsewhere; the deactivations that ended them."""
         return await self._driver.run(triggers.post_deactivation(self._session, sigs, signature))
 
 

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from muniment.protocol.runs.reasons import REASONS
 from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.protocol.triggers.words import fee_in_words
 from muniment.protocol.wire import moment
 from muniment.relayer.due import Plan, Seen
 from muniment.relayer.journal import State
@@ -55,15 +56,11 @@ def explain(
     plan = Plan.of(trigger)
     known = None if told is None else told.known
     reasons = _against(trigger, plan, settings, known, now_ms)
-    if plan.kind == EVENT and (chain_id := int(trigger.config["chainId"])) not in read_chains:
-        reasons.append(
-            f"This relayer sees no event of chain {chain_id}: its chains_file names no node (`rpc_urls`) of that chain."
-        )
     if told is None:
         reasons.append(f"The journal {settings.state} is missing: this is what the registry has.")
     elif known is None and not reasons:
         reasons.append("This relayer has not seen the trigger yet: it does not run, or cannot reach the registry.")
-    ticks, next_ms = _times(trigger, plan, known, now_ms)
+    ticks, next_ms = _events(trigger, read_chains) if plan.kind == EVENT else _times(plan, known, now_ms)
     is_over = trigger.deactivate_sig is not UNSET or (known is not None and known.ended_ms is not None)
     if is_over:
         ticks, next_ms = [], None
@@ -87,7 +84,10 @@ def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Kno
         found.append(f"This relayer does not serve it: {refused}.")
     limit, fee = int(trigger.execution_fee_limit), settings.fee_of(trigger)
     if limit and fee > limit:
-        found.append(f"The fee of this relayer, {fee}, is above its executionFeeLimit, {limit}.")
+        found.append(
+            f"The fee of this relayer, {fee_in_words(str(fee))}, is above its executionFeeLimit, "
+            f"{fee_in_words(str(limit))}."
+        )
     if known is not None and known.rests_until_ms > now_ms:
         found.append(f"It rests until {moment(known.rests_until_ms)} after {known.failures} failures in a row.")
     elif known is not None and known.failures:
@@ -95,10 +95,17 @@ def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Kno
     return found
 
 
-def _times(trigger: Trigger, plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int | None]:
+def _events(trigger: Trigger, read_chains: Container[int]) -> tuple[list[str], None]:
+    """What it waits for. The time of the next run is unknown."""
+    contract, chain_id = trigger.config["contract"], int(trigger.config["chainId"])
+    if chain_id in read_chains:
+        return [f"It waits for events of {contract} on chain {chain_id}."], None
+    lacks = "it has no node of that chain (`rpc_urls` in its `chains_file`)"
+    return [f"It is due after events of {contract} on chain {chain_id}, and this relayer sees none: {lacks}."], None
+
+
+def _times(plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int | None]:
     """What is due now, and the time of the next run."""
-    if plan.kind == EVENT:
-        return [f"It waits for events of {trigger.config['contract']} on chain {trigger.config['chainId']}."], None
     seen = Seen(now_ms) if known is None else known.seen
     look = plan.look(seen, now_ms)
     found: list[str] = []

@@ -88,14 +88,21 @@ def read_draft(flags: Mapping[str, Any]) -> TriggerDraft:
 
 def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
     from muniment.client import TriggerDraft
+    from muniment.protocol.errors import InvalidAmount
+    from muniment.protocol.wire import Amount
 
     if flags["cid"] is None:
         raise ValueError("name the function with --function CID, or give a FILE with a draft")
-    if not flags["fee_limit"].isdecimal():
-        raise ValueError(f"--fee-limit {flags['fee_limit']}: give US dollars × 10^18; {10**18 // 2} is half a dollar")
+    try:
+        fee_limit = Amount.parse(flags["fee_limit"])
+    except InvalidAmount as refusal:
+        half = 10**18 // 2
+        raise ValueError(
+            f"--fee-limit {flags['fee_limit']}: {refusal.detail}. It is in US dollars × 10^18; {half} is half a dollar"
+        ) from refusal
     return TriggerDraft.of(
         flags["cid"], config=config_of(flags), input=read_inputs(flags["inputs"]), version=flags["version"],
-        execution_fee_limit=flags["fee_limit"], min_validations=flags["validations"],
+        execution_fee_limit=fee_limit, min_validations=flags["validations"],
         description=flags["description"] or "Signed on the command line",
     )  # fmt: skip
 
@@ -239,7 +246,8 @@ def follow_triggers(
 def deactivate(sigs: Sequence[str], *, yes: bool, as_json: bool | None, **flags: Any) -> None:
     """Deactivate triggers permanently, with one signature.
 
-    Keep what it prints: the deactivation proves what you signed, at other registries too.
+    Keep what it prints: the deactivation proves what you signed, at other registries too. Triggers that were
+    deactivated before are shown with the deactivations that ended them.
     """
     with opened(flags, needs="signature") as registry:
         found = [whole_own_trigger(registry, sig, flags) for sig in sigs]
@@ -251,8 +259,8 @@ def deactivate(sigs: Sequence[str], *, yes: bool, as_json: bool | None, **flags:
             click.confirm(f"Permanently deactivate {what}?", abort=True, err=True)
         done = registry.triggers.deactivate(found)
     print_note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")
-    if done is not None:
-        show_one(done, {"deactivation": done.signature, "triggers": "\n".join(done.trigger_sigs)}, as_json=as_json)
+    for each in done:
+        show_one(each, {"deactivation": each.signature, "triggers": "\n".join(each.trigger_sigs)}, as_json=as_json)
 
 
 def _ask(registry: Registry, draft: TriggerDraft, named: list[str], *, yes: bool) -> None:
@@ -322,21 +330,25 @@ def _end(trigger: Trigger) -> str:
 
     from muniment.protocol.wire import moment
 
-    if trigger.deactivate_sig is not UNSET:
-        return f"by the deactivation {trigger.deactivate_sig}"
-    return f"{moment(trigger.end_date)}, {until_ms(trigger.end_date)}" if trigger.end_date else "never"
+    if not trigger.end_date:
+        return "never"
+    is_over = trigger.deactivate_sig is not UNSET
+    return moment(trigger.end_date) + ("" if is_over else f", {until_ms(trigger.end_date)}")
 
 
 def _members(trigger: Trigger) -> dict[str, str]:
+    from msgspec import UNSET
+
     from muniment.protocol.triggers.words import fee_in_words
     from muniment.protocol.wire import encode
 
     claimed, limit = "(as the service says)", trigger.execution_fee_limit
+    ended = {} if trigger.deactivate_sig is UNSET else {"deactivation": f"{trigger.deactivate_sig} {claimed}"}
     return {
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,
         "version": trigger.version, "when": _when(trigger.config), "config": encode(trigger.config).decode(),
         "input": encode(trigger.input).decode(),
         "fee limit": "none" if limit == "0" else fee_in_words(limit), "validations": str(trigger.min_validations),
-        "end": _end(trigger), "status": f"{_status(trigger)} {claimed}",
+        "end": _end(trigger), "status": f"{_status(trigger)} {claimed}", **ended,
         "created": f"{ago(trigger.created_at)} {claimed}", "description": f"{trigger.description} {claimed}",
     }  # fmt: skip

@@ -66,7 +66,7 @@ def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     if flags["config_json"]:
         return json.loads(flags["config_json"])
     end = end_ms(flags["end"] or _END)
-    if 0 < end <= time.time_ns() // 1_000_000:
+    if flags["end"] != "never" and end <= time.time_ns() // 1_000_000:
         raise ValueError(f"--end {flags['end']} is in the past")
     shared = {"delta": flags["delta"] or _DELTA, "endDate": end}
     if flags["schedule"]:
@@ -112,7 +112,7 @@ def event_hash(flags: Mapping[str, Any]) -> list[str]:
 
 def _start(at: str | None, end: int) -> dict[str, int]:
     if at is None:
-        return {}
+        return {"startDate": 0}
     start = _time_ms("--at", at, "12h, or a date such as 2027-01-31T12:00")
     if 0 < end < start:
         raise ValueError(f"--at {at} is after the end: give a later --end")

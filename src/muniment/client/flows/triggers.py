@@ -190,8 +190,8 @@ def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
     return found
 
 
-def deactivate(session: Session, sigs: Sequence[str]) -> Flow[RecordedDeactivation | None]:
-    """End triggers of this wallet, at most a hundred; idempotent. None: each of them had ended before.
+def deactivate(session: Session, sigs: Sequence[str]) -> Flow[list[RecordedDeactivation]]:
+    """End triggers of this wallet, at most a hundred; idempotent. The deactivations that ended them.
 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
@@ -205,8 +205,8 @@ def deactivate(session: Session, sigs: Sequence[str]) -> Flow[RecordedDeactivati
     return (yield from post_deactivation(session, asked, signature))
 
 
-def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[RecordedDeactivation | None]:
-    """End triggers by a consent that was signed before; idempotent. None: each of them had ended before.
+def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[list[RecordedDeactivation]]:
+    """End triggers by a consent that was signed before; idempotent. The deactivations that ended them.
 
     Raises `Forged` unless the service shows afterwards that they are ended.
     """
@@ -216,16 +216,15 @@ def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> 
     try:
         recorded = yield from session.read(target("/deactivations/{}", consent_), RecordedDeactivation)
     except DeactivationNotFound:
-        # The service keeps no row of a consent that ended nothing: each trigger had ended before.
-        yield from _check_ended(session, asked)
-        return None
+        # The service keeps no row of a consent that ended nothing: each trigger had been deactivated before.
+        return (yield from _endings(session, asked))
     check_same(recorded.signature, consent_, "deactivation")
     check_same([*recorded.trigger_sigs], asked, "list of triggers")
-    return _proved_deactivation(session, recorded)
+    return [_proved_deactivation(session, recorded)]
 
 
-def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:
-    """Check that a deactivation by its signer ends each of these triggers."""
+def _endings(session: Session, sigs: Sequence[Signature]) -> Flow[list[RecordedDeactivation]]:
+    """The deactivations by their signers that end each of these triggers. Raises `Forged` where one is not ended."""
     shown = yield from refresh(session, sigs)
     endings: dict[Signature, RecordedDeactivation] = {}
     for sig in sigs:
@@ -240,6 +239,7 @@ def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:
         ending = endings[trigger.deactivate_sig]
         if sig not in ending.trigger_sigs or ending.signer != trigger.signer:
             raise Forged(f"deactivation {ending.signature} does not end trigger {sig}")
+    return [*endings.values()]
 
 
 def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]:

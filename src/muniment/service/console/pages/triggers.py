@@ -114,7 +114,7 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
         ("Next run", _next_run(trigger, now_ms)),
         ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
         ("Begins", _begin(trigger.config, now_ms)),
-        ("Ends", _ends(trigger, now_ms)),
+        ("Signed to end" if trigger.deactivate_sig else "Ends", _ends(trigger, now_ms)),
         ("Fee limit", html("none") if limit == "0" else html("{} for each run", fee_in_words(limit))),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
@@ -123,8 +123,6 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
 
 
 def _ends(trigger: Trigger, now_ms: int) -> Html:
-    if trigger.deactivate_sig:
-        return html("it is deactivated")
     return relative(trigger.end_date, now_ms) if trigger.end_date else html("never")
 
 
