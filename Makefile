@@ -95,7 +95,7 @@ docs: $(DOCS)/done
 	@$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --fresh-env --conf-dir docs/site --doctree-dir $(SITE).read . $(SITE)
 	@echo "Open $(SITE)/index.html"
 
-# The rooms, without the service: half a minute.
+# The rooms, without the service: a minute.
 unit: $(VENV)/dev
 	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist loadfile -m "not long and not timed" tests/unit
 
