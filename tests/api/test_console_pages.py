@@ -76,6 +76,14 @@ async def test_the_page_of_a_trigger_shows_its_fee_limit_in_dollars(reader: http
 
 
 @pytest.mark.one_engine
+async def test_the_page_of_a_deactivated_trigger_does_not_say_when_it_ends(
+    reader: httpx2.AsyncClient, world: World
+) -> None:
+    page = await reader.get(f"/console/triggers/{world.triggers[1]['sig']}")
+    assert "Signed to end" in page.text
+
+
+@pytest.mark.one_engine
 async def test_the_text_of_a_stranger_is_text_on_every_page(reader: httpx2.AsyncClient, world: World) -> None:
     places = [
         "console", "console/triggers", f"console/triggers/{world.triggers[-1]['sig']}", "console/functions",
