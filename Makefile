@@ -95,9 +95,10 @@ docs: $(DOCS)/done
 	@$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --fresh-env --conf-dir docs/site --doctree-dir $(SITE).read . $(SITE)
 	@echo "Open $(SITE)/index.html"
 
-# The rooms, without the service: a minute.
+# The rooms, without the service and other programs: half a minute. These tests do not wait: a process for each core.
 unit: $(VENV)/dev
-	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist loadfile -m "not long and not timed" tests/unit
+	$(VENV)/bin/pytest -q -n auto --dist worksteal -p no:schemathesis --hypothesis-profile brief \
+	  -m "not long and not timed and not programs" tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine, and as many of two relayers and of what
 # writes a journal; SOAK_ROUNDS says how many. Then honest clients beside each attack of tests/support/attacking.py for

@@ -76,6 +76,7 @@ def test_processes_that_start_at_once_agree_on_one_secret(tmp_path: Path) -> Non
         assert [path.name for path in data_dir.iterdir()] == ["secrets"]
 
 
+@pytest.mark.programs
 def test_rotations_by_processes_at_once_are_all_kept(tmp_path: Path) -> None:
     first = RingFile(tmp_path)()
     program = (

@@ -20,7 +20,7 @@ from muniment.service.storage import open_database
 from muniment.service.storage.database import Database
 
 FILES = ("unnamed files", "renamed files")
-TABLES = ("table on SQLite", "table on PostgreSQL")
+TABLES = ("table on SQLite", pytest.param("table on PostgreSQL", marks=pytest.mark.programs))
 
 
 @dataclass

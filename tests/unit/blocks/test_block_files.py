@@ -83,6 +83,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.programs
 def test_processes_may_put_the_same_blocks_concurrently(store: FileBlockStore) -> None:
     command = [sys.executable, "-c", PUT, str(store._root), str(store._links_unnamed)]
     writers = [subprocess.Popen(command) for _ in range(3)]

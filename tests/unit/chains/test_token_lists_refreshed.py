@@ -15,6 +15,8 @@ from token_list_documents import DAI, USDC, document, entry
 from muniment.chains.token_lists import LISTS_MAX, RETRY_MS, TokenLists
 from muniment.outgoing import Outgoing
 
+pytestmark = pytest.mark.programs  # a list is read in a process of its own
+
 HOUR_MS = 3_600_000
 
 

@@ -39,7 +39,9 @@ def test_a_log_that_grows_is_well() -> None:
     assert judge_log(EPOCH, NOW_MS).level == Level.OK
 
 
-@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.programs)], indirect=True
+)
 async def test_a_registry_without_a_log_is_told_what_is_missing(context: Context) -> None:
     """On SQLite the service makes a key; on PostgreSQL the log waits for one."""
 

@@ -24,6 +24,7 @@ def examined(tmp_path: Path) -> Examined:
     return Examined(replace(Settings(), data_dir=tmp_path))
 
 
+@pytest.mark.programs
 def test_a_system_that_confines_functions_has_no_fault(examined: Examined) -> None:
     finding = asyncio.run(sandbox.check_sandbox(examined))
     assert finding.level is Level.OK

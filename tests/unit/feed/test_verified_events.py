@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from delivering import ENGINES, Registry, delivering_at
+from delivering import Registry, delivering_at
 from muniment.operate.verify import check_events
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.programs)])
 def database_url(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
 

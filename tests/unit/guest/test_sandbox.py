@@ -24,7 +24,7 @@ from muniment.guest.sandbox import Sandbox
 from muniment.guest.types import Answer, GuestInput, GuestRun, Question
 from muniment.protocol.runs.reasons import StopNote
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.programs]
 
 ASK = "environment._evmCallQuery"
 ENDLESS = module("(loop $more (br $more))")

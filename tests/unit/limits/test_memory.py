@@ -27,6 +27,7 @@ def charged_elsewhere(path: Path, times: int) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.programs
 def test_two_processes_count_together(tmp_path: Path) -> None:
     limiter = make_limiter(Clock(), Memory.at(tmp_path / "rates"))
     assert [limiter.client("192.0.2.1").client.charge(1) for _ in range(40)].count(0) == 40

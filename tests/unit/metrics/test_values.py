@@ -51,6 +51,7 @@ def scraped(metrics: Metrics) -> Scraped:
     return Scraped(render(metrics.values).decode())
 
 
+@pytest.mark.programs
 def test_processes_are_summed(tmp_path: Path) -> None:
     metrics = open_metrics(tmp_path)
     metrics.counter("logins_total", outcome="failed").add(1)
@@ -69,6 +70,7 @@ def test_processes_are_summed(tmp_path: Path) -> None:
     metrics.close()
 
 
+@pytest.mark.programs
 def test_the_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path: Path) -> None:
     metrics = open_metrics(tmp_path)
     other, region = counting_elsewhere(tmp_path, 10)
@@ -85,6 +87,7 @@ def test_the_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path: Path) -
     metrics.close()
 
 
+@pytest.mark.programs
 def test_a_process_that_takes_a_region_begins_without_its_gauges(tmp_path: Path) -> None:
     killed(counting_elsewhere(tmp_path, 1)[0])
     metrics, other = open_metrics(tmp_path), open_metrics(tmp_path)
@@ -145,6 +148,7 @@ def test_a_new_series_of_a_process_that_lost_its_file_is_counted(tmp_path: Path)
     metrics.close()
 
 
+@pytest.mark.programs
 def test_no_sum_goes_back_when_a_process_is_killed(tmp_path: Path) -> None:
     script = COUNT.replace(
         "metrics.refresh()", "from muniment.service.running.metrics.values import render; render(metrics.values)"
@@ -160,6 +164,7 @@ def test_no_sum_goes_back_when_a_process_is_killed(tmp_path: Path) -> None:
     metrics.close()
 
 
+@pytest.mark.programs
 def test_the_value_that_was_set_last_is_shown(tmp_path: Path) -> None:
     metrics = open_metrics(tmp_path)
     metrics.gauge("watcher_behind_blocks", chain="1").set(1)
@@ -188,6 +193,7 @@ def test_the_file_of_another_layout_goes_when_no_process_uses_it(tmp_path: Path)
     metrics.close()
 
 
+@pytest.mark.programs
 def test_the_file_of_another_layout_stays_while_a_process_uses_it(tmp_path: Path) -> None:
     other, _ = counting_elsewhere(tmp_path, 1)
     older = tmp_path / "metrics-00000000"

@@ -203,6 +203,7 @@ def test_a_planned_run_can_be_given_up_and_no_other(journal: Journal) -> None:
     assert known.seen.decided_ms == 300
 
 
+@pytest.mark.programs
 def test_one_process_writes_and_others_read(path: Path) -> None:
     opening = (
         "import sys, pathlib\nfrom muniment.relayer.journal import Journal\n"

@@ -126,6 +126,7 @@ async def test_a_writer_reads_its_write_while_others_read(database: SqliteDataba
     assert seen == list(range(1, 101))
 
 
+@pytest.mark.programs
 async def test_a_commit_of_another_process_is_visible_immediately(database: SqliteDatabase, tmp_path: Path) -> None:
     command = [sys.executable, "-c", COMMITS, str(tmp_path / "test.db")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from each_row import each_row
 
 # The first thread stops while msgspec reads the annotations of a struct within a struct. The second one decodes the
@@ -47,6 +49,7 @@ _SHAPE = {
 
 
 @each_row("kind", [_RECORD, _SHAPE], ids=["a-record", "an-operation"])
+@pytest.mark.programs
 def test_two_threads_that_decode_a_kind_first_read_its_annotations_one_after_the_other(kind: dict[str, str]) -> None:
     program = [sys.executable, "-c", _PROGRAM.format(**kind)]
     done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60)
