@@ -58,16 +58,19 @@ QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd
 # Two processes for each core: many tests wait for processes that they have started. Each has its own PostgreSQL.
 TEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((2 * (cores < 8 ? cores : 8))))
 
+# To make up a request takes tens of milliseconds, and to collect those for each edge of each parameter a minute of a
+# core in every process.
+REQUESTS := tests/contract/test_fuzz.py
+
 npm: $(VENV)/dev
 	@for folder in tests/e2e tests/e2e/vendored tests/e2e/axe tests/e2e/functions; do \
 	  $(VENV)/bin/python tests/e2e/install.py $$folder || exit 1; done
 
 # What decides whether a change is right: no verdict depends on how fast the machine is.
 test: npm $(TOOLS)/done
-	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" --timeout 600 $(FOLDERS) $(QUICK)
+	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" --timeout 600 \
+	  -p no:schemathesis --ignore $(REQUESTS) $(FOLDERS) $(QUICK)
 
-# Making up requests for each edge of each parameter takes a minute of a core in every process that collects these tests.
-REQUESTS := tests/contract/test_fuzz.py
 # The test files in which a pattern is found. To collect all tests takes a quarter of a minute of a core in every process.
 with = $(sort $(shell grep -rlE --include 'test_*.py' --exclude-dir node_modules --exclude-dir soak --exclude-dir deploy \
   '$(1)' tests))
