@@ -13,7 +13,8 @@ from pathlib import Path
 
 # Below the ports that Linux gives to whoever asks for any (32768 and up, by ip_local_port_range): no connection and no
 # other server takes one of these by chance while its own server is not listening yet, or for a moment not any more.
-_FIRST, _END = 10_000, 32_000
+# Above 10,080, the last port that browsers and Node.js refuse to ask (Fetch standard, section 2.9, "port blocking").
+_FIRST, _END = 10_100, 32_000
 # Ports of one test process: no other process of any checkout takes them while this one holds the lock.
 _EACH = 100
 
