@@ -113,6 +113,28 @@ def test_an_event_is_named_where_it_is_signed(person: Person, tmp_path: Path) ->
     assert said in " ".join(person.run("triggers", "create", *options, *event, "--yes").stderr.split())
 
 
+@pytest.mark.parametrize("command", ["preview", "sign", "create"])
+def test_a_chain_that_the_registry_lacks_is_refused_before_a_wallet_is_asked(
+    person: Person, tmp_path: Path, command: str
+) -> None:
+    cid = person.deployed(tmp_path / "build")
+    options = [option for option in draft(cid, "7.0.0") if option not in {"--schedule", "0 */6 * * *"}]
+    event = ["--on-event", f"424242:{person.wallet.address}:Transfer(address,address,uint256)"]
+    wallet, asked = tmp_path / "wallet.py", tmp_path / "asked"
+    wallet.write_text(
+        "import json, pathlib, sys\n"
+        "is_signature = json.load(sys.stdin)['method'] != 'address'\n"
+        f"print(pathlib.Path('{asked}').touch() if is_signature else '{person.wallet.address}')"
+    )
+    person.environment |= {
+        "MUNIMENT_PRIVATE_KEY_FILE": None, "MUNIMENT_WALLET": f"command:{sys.executable} {wallet}",
+    }  # fmt: skip
+    refused = person.run("triggers", command, *options, *event, *(["--yes"] if command != "preview" else []))
+    assert (refused.exit_code, asked.exists()) == (1, False), refused.output
+    assert "chain 424242 is not configured here" in refused.stderr
+    assert person.records("triggers", "list", "--signer", person.wallet.address) == []
+
+
 def test_a_trigger_is_signed_here_and_registered_without_a_key(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     signed = person.done("triggers", "sign", *draft(cid, "4.0.0"))

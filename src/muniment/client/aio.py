@@ -140,7 +140,7 @@ class AsyncTriggers(Operations):
         return await self._driver.run(triggers.sign(self._session, draft))
 
     async def preview(self, draft: TriggerDraft) -> Preview:
-        """A draft in plain words, made here."""
+        """A draft in plain words, made here. Raises what the registry would refuse after it is signed."""
         return await self._driver.run(triggers.preview(self._session, draft))
 
     async def create(self, trigger: TriggerDraft | SignedTrigger) -> Trigger:

@@ -101,8 +101,13 @@ def sign(session: Session, draft: TriggerDraft) -> Flow[SignedTrigger]:
 
 
 def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
-    """A draft in plain words, made here."""
+    """A draft in plain words, made here.
+
+    Raises the service's refusal of a draft that only it can refuse, such as one of a chain that it does not have.
+    """
     _, values, domain = yield from _checked(session, draft)
+    params = TriggerParams(**{name: getattr(draft, name) for name in TriggerParams.__struct_fields__})
+    yield from session.answered(Send("POST", "/triggers/sign-params", encode(params), POSTED))
     return preview_of(values, domain, time.time_ns() // 1_000_000)
 
 
