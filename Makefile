@@ -98,7 +98,7 @@ docs: $(DOCS)/done
 	@$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --fresh-env --conf-dir docs/site --doctree-dir $(SITE).read . $(SITE)
 	@echo "Open $(SITE)/index.html"
 
-# The rooms, without the service and other programs: half a minute. These tests do not wait: a process for each core.
+# The rooms, without programs that take long to start: half a minute. These tests hardly wait: a process for each core.
 unit: $(VENV)/dev
 	$(VENV)/bin/pytest -q -n auto --dist worksteal -p no:schemathesis --hypothesis-profile brief \
 	  -m "not long and not timed and not programs" tests/unit

@@ -63,7 +63,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Any]]:
 
 @pytest.mark.parametrize("database_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_an_interrupted_filling_is_completed_without_duplicates(
-    settings: Settings, fresh_files: None, whole: Mapping[str, list[Any]], monkeypatch: pytest.MonkeyPatch  # noqa: ARG001
+    settings: Settings, fresh_files: None, whole: Mapping[str, list[Any]], monkeypatch: pytest.MonkeyPatch  # noqa: ARG001 - it makes them
 ) -> None:  # fmt: skip
     assert standing(settings, BEGIN_MS + DAY_MS) == ("nothing", BEGIN_MS)
     go_to = filling.WalkingClock.go_to

@@ -200,7 +200,10 @@ def test_make_test_names_every_folder_and_no_path_within_another() -> None:
     done = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
     [command] = [line for line in done.stdout.replace("\\\n", "").splitlines() if "/pytest " in line]
     words = command.split()
-    named = {Path(word) for before, word in pairwise(words) if word.startswith("tests/") and before != "--ignore"}
+    ignored = {word for before, word in pairwise(words) if before == "--ignore"}
+    named = {Path(word) for word in words if word.startswith("tests/") and word not in ignored}
     tested = {each.relative_to(ROOT).parts[1] for each in (ROOT / "tests").rglob("test_*.py")} - {"deploy", "soak"}
     assert {each.name for each in named if not each.suffix} == tested
     assert [each for each in named if named & set(each.parents)] == []
+    requests = subprocess.run(["make", "-n", "requests"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ignored == {word for word in requests.stdout.split() if word.startswith("tests/")}  # of make test-long

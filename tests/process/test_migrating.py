@@ -128,7 +128,7 @@ class Clients:
             self.rounds[number] = n + 1
 
     async def ask(self, method: str, path: str, **options: object) -> httpx2.Response:
-        answer = await self.client.request(method, path, **options)  # pyright: ignore[reportArgumentType] - json
+        answer = await self.client.request(method, path, **options)  # pyright: ignore[reportArgumentType] - some of its own options
         self.statuses[f"{method} {path.partition('?')[0][:12]}", answer.status_code] += 1
         return answer
 

@@ -140,7 +140,7 @@ class AsyncTriggers(Operations):
         return await self._driver.run(triggers.sign(self._session, draft))
 
     async def preview(self, draft: TriggerDraft) -> Preview:
-        """A draft in plain words, made here. Raises what the registry would refuse after it is signed."""
+        """A draft in plain words, made here. Raises the refusal that its registration would get."""
         return await self._driver.run(triggers.preview(self._session, draft))
 
     async def create(self, trigger: TriggerDraft | SignedTrigger) -> Trigger:

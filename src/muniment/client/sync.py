@@ -134,7 +134,7 @@ class Triggers(Operations):
         return self._driver.run(triggers.sign(self._session, draft))
 
     def preview(self, draft: TriggerDraft) -> Preview:
-        """A draft in plain words, made here. Raises what the registry would refuse after it is signed."""
+        """A draft in plain words, made here. Raises the refusal that its registration would get."""
         return self._driver.run(triggers.preview(self._session, draft))
 
     def create(self, trigger: TriggerDraft | SignedTrigger) -> Trigger:

@@ -103,7 +103,7 @@ def sign(session: Session, draft: TriggerDraft) -> Flow[SignedTrigger]:
 def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
     """A draft in plain words, made here.
 
-    Raises the service's refusal of a draft that only it can refuse, such as one of a chain that it does not have.
+    Raises the refusal that its registration would get, also for what only the service knows, such as its chains.
     """
     _, values, domain = yield from _checked(session, draft)
     params = TriggerParams(**{name: getattr(draft, name) for name in TriggerParams.__struct_fields__})
