@@ -85,7 +85,7 @@ long: $(VENV)/dev
 	  --hypothesis-profile long --timeout 900 $(filter-out $(REQUESTS),$(call with,mark[.]long|hypothesis))
 
 requests: $(VENV)/dev
-	$(VENV)/bin/pytest -q -p no:xdist --hypothesis-profile long --timeout 900 $(REQUESTS)
+	$(VENV)/bin/pytest -q -p no:xdist --timeout 900 $(REQUESTS)
 
 # The pictures of the console in the docs, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev
@@ -100,7 +100,7 @@ docs: $(DOCS)/done
 
 # The rooms, without programs that take long to start: half a minute. These tests hardly wait: a process for each core.
 unit: $(VENV)/dev
-	$(VENV)/bin/pytest -q -n auto --dist worksteal -p no:schemathesis --hypothesis-profile brief \
+	$(VENV)/bin/pytest -q -n auto --dist worksteal -p no:schemathesis \
 	  -m "not long and not timed and not programs" tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine, and as many of two relayers and of what

@@ -68,7 +68,7 @@ def check_end(end: dict[str, Any], draft: IntentDraft, acknowledged: list[Action
 
 
 # Each example is some twenty requests.
-EXAMPLES = min(25, hypothesis_settings().max_examples // 5)
+EXAMPLES = min(25, hypothesis_settings().max_examples // 2)
 
 
 @hypothesis_settings(

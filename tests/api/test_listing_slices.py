@@ -228,7 +228,7 @@ async def test_a_client_that_follows_cursors_over_long_pages_gets_every_row_once
 ) -> None:
     drawn: list[tuple[list[int], int, int]] = []
 
-    @hypothesis_settings(max_examples=hypothesis_settings().max_examples // 10)
+    @hypothesis_settings(max_examples=min(30, hypothesis_settings().max_examples // 3))
     @given(st.lists(LENGTHS, min_size=1, max_size=6), st.integers(1, 10), st.sampled_from([1, -1]))
     def draw(lengths: list[int], limit: int, sort: int) -> None:
         drawn.append((lengths, limit, sort))
