@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.log.types import LogEpoch, LogShown
 from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.wire import DATED_MS_MAX, ms_of
 from muniment.service.console import reading
 from muniment.service.console.parts import absolute, identifier, relative, state, table
-from muniment.service.console.words import is_active, kinds_of, when
+from muniment.service.console.words import is_active, when
 from muniment.service.http.html.markup import Html, html, seen, strange
 from muniment.service.resources.log.routes import get_log
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from muniment.chains.catalogue import NATIVE
 from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
 from muniment.protocol.evm.address import Address
+from muniment.protocol.intents.operations import first_kind, second_kind
 from muniment.protocol.intents.types import Intent, Proposal
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.service.console.parts import identifier
@@ -67,12 +68,9 @@ def grouped(value: int) -> str:
     return f"{value:,}".replace(",", " ") if value >= 10**5 else str(value)
 
 
-_FIRST_OPS: Final = ("Swap", "Transfer", "EVM call", "SVM call")
-_SECOND_OPS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap", "Dynamic call")
 _UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 # 2^256 has 78 digits; a sign may come before them.
 _DIGITS_MAX: Final = 79
-# Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
 _HINTED_FROM: Final = 10**14
 
 
@@ -94,23 +92,6 @@ def delta(text: str) -> str:
     """`10m` as `10 minutes`."""
     count, unit = text[:-1], _UNITS.get(text[-1:], text[-1:])
     return f"{count} {unit}{'' if count == '1' else 's'}"
-
-
-def kinds_of(intent: AnyIntent) -> list[str]:
-    """The kinds of an intent's operations."""
-    if isinstance(intent, Intent):
-        return [kind_of_first(intent.op)]
-    return [_named(_SECOND_OPS, each.op_type) for each in intent.operations]
-
-
-def kind_of_first(number: int) -> str:
-    """The kind of the operation of an intent that has one."""
-    return _named(_FIRST_OPS, number)
-
-
-def second_kind(number: int) -> str:
-    """The kind of one of several operations."""
-    return _named(_SECOND_OPS, number)
 
 
 def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> Html:
@@ -142,10 +123,6 @@ def _number(value: int, chains: Mapping[int, Chain], name: str) -> Html:
     if value >= _HINTED_FROM:
         return html('<code>{}</code> <span class="faint">= {} × 10¹⁸</span>', grouped(value), units(value, 18))
     return html("<code>{}</code>", value)
-
-
-def _named(names: tuple[str, ...], number: int) -> str:
-    return names[number] if number < len(names) else f"operation {number}"
 
 
 # Longer data is not decoded: 16 KiB take a millisecond, and honest operations have less than one KiB.
@@ -187,7 +164,7 @@ class Operation(NamedTuple):
 def operations_of(intent: AnyIntent) -> list[Operation]:
     """The operations of an intent, one or several."""
     if isinstance(intent, Intent):
-        found = [(kind_of_first(intent.op), intent.user, intent.data)]
+        found = [(first_kind(intent.op), intent.user, intent.data)]
     else:
         found = [(second_kind(each.op_type), each.user, each.data) for each in intent.operations]
     is_short = sum(len(data) for _, _, data in found) <= 2 * _BYTES_MAX

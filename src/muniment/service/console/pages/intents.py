@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
+from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Move
 from muniment.protocol.wire import ms_of
 from muniment.service.console import reading, rows
@@ -24,7 +25,7 @@ from muniment.service.console.parts import (
     state,
     table,
 )
-from muniment.service.console.words import Tokens, asked_for, kinds_of, offered, operations_of, paid_on, shows_offers
+from muniment.service.console.words import Tokens, asked_for, offered, operations_of, paid_on, shows_offers
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, strange
