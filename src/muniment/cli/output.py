@@ -385,12 +385,11 @@ def ago(text: str) -> str:
 
 
 def relative(seconds: float) -> str:
-    """A distance in time from now; positive: it is to come."""
+    """A distance in time from now; positive: it is to come. `36 hours` rather than one day, which is a third off."""
     amount = abs(seconds)
     for name, unit in _UNITS:
-        if amount >= unit:
-            count = int(amount // unit)
-            text = f"{count} {name}{'s' if count > 1 else ''}"
+        if amount >= 2 * unit:
+            text = f"{int(amount // unit)} {name}s"
             return f"in {text}" if seconds > 0 else f"{text} ago"
     return "now" if amount < 1 else (f"in {int(amount)} s" if seconds > 0 else f"{int(amount)} s ago")
 
