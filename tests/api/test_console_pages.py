@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, deploy
+from builders import Bundle, TriggerDraft, Wallet, deploy, event
 from console_world import HOSTILE, World
+from muniment.protocol.evm.event_signature import event_topic
 from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v1
 from muniment.service.app import Application
 from muniment.service.context import Context
@@ -73,6 +74,17 @@ async def test_the_page_of_a_trigger_shows_its_fee_limit_in_dollars(reader: http
     page = await reader.get(f"/console/triggers/{limited['sig']}")
     assert "0.05 US dollars (50000000000000000) for each run" in page.text
     assert "Signed to end" not in page.text
+
+
+@pytest.mark.one_engine
+async def test_the_page_of_a_trigger_names_a_well_known_event_and_an_address(reader: httpx2.AsyncClient) -> None:
+    word = "0x" + "0" * 24 + Wallet(98).address[2:].lower()
+    config = event(topics=[[event_topic("Transfer(address,address,uint256)")], [], [word]])
+    waiting = TriggerDraft(await deploy(reader), config=config).signed()
+    ok(await reader.post("/triggers", json=waiting))
+    page = await reader.get(f"/console/triggers/{waiting['sig']}")
+    assert "the event Transfer(address,address,uint256)" in page.text
+    assert f"the address {Wallet(98).address}" in page.text
 
 
 @pytest.mark.one_engine

@@ -16,6 +16,7 @@ from muniment.protocol.wire import TIMESTAMP_MS_MAX
 pytestmark = pytest.mark.one_engine
 
 HOUR = 3_600_000
+TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
 async def preview(client: httpx2.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +91,14 @@ async def test_an_event_is_described_with_its_contract_chain_and_topics(client: 
     summary = shown["summary"][0]
     for part in (Wallet(99).address, "8453", "0x" + "ab" * 32, "topic 1 anything"):
         assert part in summary
+
+
+async def test_well_known_events_and_addresses_are_named_beside_what_is_signed(client: httpx2.AsyncClient) -> None:
+    word = "0x" + "0" * 24 + Wallet(98).address[2:].lower()
+    config = event(topics=[[TRANSFER], [], [word]])
+    summary = (await preview(client, params(await deploy(client), config=config)))["summary"][0]
+    assert f"topic 0 among {TRANSFER} (the event Transfer(address,address,uint256)), topic 1 anything, " in summary
+    assert f"topic 2 among {word} (the address {Wallet(98).address})," in summary
 
 
 async def test_a_single_run_is_described_with_its_start(client: httpx2.AsyncClient) -> None:

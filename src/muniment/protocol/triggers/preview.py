@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
@@ -66,15 +67,16 @@ def _when(config: Mapping[str, Any]) -> str:
     if config["type"] == CRON:
         return f"on the schedule {config['schedule']} (UTC)"
     if config["type"] == EVENT:
-        given = [f"topic {position} {_choices(choices)}" for position, choices in enumerate(config["topics"])]
+        given = [f"topic {position} {_choices(position, choices)}" for position, choices in enumerate(config["topics"])]
         topics = f" with {', '.join(given)}" if given else ""
         return f"whenever contract {config['contract']} on chain {config['chainId']} logs an event{topics}"
     start_ms = int(config.get("startDate", 0))
     return f"once, from {moment(start_ms)} on" if start_ms else "once, as soon as possible"
 
 
-def _choices(choices: list[str]) -> str:
-    return f"among {', '.join(choices)}" if choices else "anything"
+def _choices(position: int, choices: list[str]) -> str:
+    said = [f"{each} ({words})" if (words := topic_in_words(position, each)) else each for each in choices]
+    return f"among {', '.join(said)}" if said else "anything"
 
 
 def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.protocol.errors import FunctionNotFound
 from muniment.protocol.evm.signature import Signature
+from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.texts import ConfigSig
 from muniment.protocol.runs.types import Run
@@ -146,7 +147,8 @@ def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
         html(
             "<li>topic {}: {}",
             number,
-            [html("<div>{}</div>", identifier(each)) for each in choices] or html("anything"),
+            [html("<div>{} {}</div>", identifier(each), topic_in_words(number, each)) for each in choices]
+            or html("anything"),
         )
         for number, choices in enumerate(config["topics"])
     ]
