@@ -37,6 +37,7 @@ def key(served: Service) -> str:
 
 # Each test has a wallet of its own: a wallet logs in eight times in five minutes at most.
 NUMBERS = count(1_000)
+TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"  # as every ERC-20 token logs it
 
 
 @pytest.fixture
@@ -105,12 +106,18 @@ def test_a_trigger_for_one_run_begins_at_once(person: Person, tmp_path: Path) ->
 
 def test_an_event_is_named_where_it_is_signed(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
-    event = ["--on-event", f"8453:{person.wallet.address}:Transfer(address,address,uint256)"]
     options = [option for option in draft(cid, "5.0.0") if option not in {"--schedule", "0 */6 * * *"}]
-    topic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-    said = f"Topic 0, {topic}, is the hash of the event Transfer(address,address,uint256)."
-    assert said in " ".join(person.done("triggers", "preview", *options, *event, "--columns").split())
-    assert said in " ".join(person.run("triggers", "create", *options, *event, "--yes").stderr.split())
+    topic = "0x48257dc961b6f792c2b78a080dacfed693b660960a702de21cee364e20270e2f"
+    for named, said in {
+        "Ping(uint256)": f"Topic 0, {topic}, is the hash of the event Ping(uint256).",
+        "Transfer(address,address,uint256)": f"among {TRANSFER} (the event Transfer(address,address,uint256))",
+    }.items():
+        event = ["--on-event", f"8453:{person.wallet.address}:{named}"]
+        shown = person.done("triggers", "preview", *options, *event, "--columns")
+        asked = person.run("triggers", "create", *options, *event, "--yes").stderr
+        for text in (shown, asked):
+            assert said in " ".join(text.split())
+            assert ("is the hash of" in text) is (named == "Ping(uint256)")
 
 
 @pytest.mark.parametrize("command", ["preview", "sign", "create"])

@@ -101,13 +101,18 @@ def _event(text: str, given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def event_hash(flags: Mapping[str, Any]) -> list[str]:
-    """A line that says which topic is the hash of the event that was given by name; no line without one."""
+    """A line that says which topic is the hash of the event that was given by name.
+
+    No line without one, nor for an event that the preview names by itself.
+    """
     from muniment.protocol.evm.event_signature import event_topic
+    from muniment.protocol.evm.topics import topic_in_words
 
     if not flags["on_event"]:
         return []
     signature = flags["on_event"].split(":")[-1]
-    return [f"Topic 0, {event_topic(signature)}, is the hash of the event {signature}."]
+    topic = event_topic(signature)
+    return [] if topic_in_words(0, topic) else [f"Topic 0, {topic}, is the hash of the event {signature}."]
 
 
 def _start(at: str | None, end: int) -> dict[str, int]:
