@@ -91,15 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[item.path])  # stable: a module stays whole, and in its order
 
 
-# The loop of the service, for tests that speak to it. Those of `unit` and `contract` look at asyncio's own transports.
-_LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = dict.fromkeys(
-    ("api", "client", "process"), uvloop.new_event_loop
-)
-
-
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loop that a coroutine test runs on: that of the service saves a twentieth of its CPU."""
-    return {"loop": _LOOPS.get(item.path.relative_to(_TESTS).parts[0], asyncio.new_event_loop)}
+    """The loop that a coroutine test runs on: for `api` that of the service, which saves some CPU.
+
+    Tests of other folders have servers and proxies of their own, which lean on asyncio's transports.
+    """
+    is_api = item.path.relative_to(_TESTS).parts[0] == "api"
+    return {"loop": uvloop.new_event_loop if is_api else asyncio.new_event_loop}
 
 
 # Examples are the same in every run, and a slow machine is no failure. `make test-long` names the profile with more.
