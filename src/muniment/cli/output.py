@@ -385,7 +385,7 @@ def ago(text: str) -> str:
 
 
 def relative(seconds: float) -> str:
-    """A distance in time from now; positive: it is to come. `36 hours` rather than one day, which is a third off."""
+    """A distance in time from now; positive: it is to come. A unit is used from two of it on: `36 hours`, not a day."""
     amount = abs(seconds)
     for name, unit in _UNITS:
         if amount >= 2 * unit:

@@ -33,10 +33,10 @@ _WELL_KNOWN: Final = (
     # Chainlink
     "AnswerUpdated(int256,uint256,uint256)",
 )
-_WORD_BYTES: Final = 32
 _ADDRESS_BYTES: Final = 20
-# A smaller word, below 2^96, is taken for a number: addresses that were searched for have six bytes of zeros, few more.
-_ZEROS_OF_NUMBERS: Final = bytes(_WORD_BYTES - 12)
+# A word below 2^96 is taken for a number: after its padding it would have eight bytes of zeros, and addresses that were
+# searched for because of their zeros have about six.
+_ZEROS_OF_NUMBERS: Final = bytes(20)
 
 
 def topic_in_words(position: int, topic: str) -> str:

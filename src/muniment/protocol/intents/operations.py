@@ -16,18 +16,8 @@ _SECOND: Final = ("Swap", "Transfer", "Call", "Cross-chain swap", "Dynamic call"
 def kinds_of(intent: AnyIntent) -> list[str]:
     """The kinds of an intent's operations, in their order; an intent of the first generation has one."""
     if isinstance(intent, Intent):
-        return [first_kind(intent.op)]
-    return [second_kind(each.op_type) for each in intent.operations]
-
-
-def first_kind(number: int) -> str:
-    """The name of `op`, in an intent of the first generation."""
-    return _named(_FIRST, number)
-
-
-def second_kind(number: int) -> str:
-    """The name of `opType`, in an operation of the second generation."""
-    return _named(_SECOND, number)
+        return [_named(_FIRST, intent.op)]
+    return [_named(_SECOND, each.op_type) for each in intent.operations]
 
 
 def _named(names: tuple[str, ...], number: int) -> str:

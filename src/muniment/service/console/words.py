@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from muniment.chains.catalogue import NATIVE
 from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
 from muniment.protocol.evm.address import Address
-from muniment.protocol.intents.operations import first_kind, second_kind
+from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Proposal
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.service.console.parts import identifier
@@ -71,6 +71,7 @@ def grouped(value: int) -> str:
 _UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 # 2^256 has 78 digits; a sign may come before them.
 _DIGITS_MAX: Final = 79
+# Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
 _HINTED_FROM: Final = 10**14
 
 
@@ -164,11 +165,14 @@ class Operation(NamedTuple):
 def operations_of(intent: AnyIntent) -> list[Operation]:
     """The operations of an intent, one or several."""
     if isinstance(intent, Intent):
-        found = [(first_kind(intent.op), intent.user, intent.data)]
+        found = [(intent.user, intent.data)]
     else:
-        found = [(second_kind(each.op_type), each.user, each.data) for each in intent.operations]
-    is_short = sum(len(data) for _, _, data in found) <= 2 * _BYTES_MAX
-    return [Operation(kind, user, data, _read(kind, data) if is_short else None) for kind, user, data in found]
+        found = [(each.user, each.data) for each in intent.operations]
+    is_short = sum(len(data) for _, data in found) <= 2 * _BYTES_MAX
+    return [
+        Operation(kind, user, data, _read(kind, data) if is_short else None)
+        for kind, (user, data) in zip(kinds_of(intent), found, strict=True)
+    ]
 
 
 def paid_on(intent: AnyIntent, operations: Sequence[Operation], chains: Mapping[int, Chain]) -> set[int]:
