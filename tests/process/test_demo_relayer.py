@@ -5,40 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-import warm
 from answers import ok
+from demos import demo
 from guest_functions import bundle
 from muniment.client import Bundle, KeySigner, Registry, TriggerDraft
 
 # These end a hang.
 SECONDS_MAX = 120
-
-
-@contextmanager
-def demo(directory: Path) -> Generator[tuple[warm.WarmProcess, str]]:
-    """A demo that has walked through its service, with the URL of this."""
-    unhurried = {**os.environ, "PYTHONPATH": str(warm.UNHURRIED)}  # for the service that it starts
-    process = warm.popen(["demo", "--data-dir", str(directory / "data"), "--port", "0"], unhurried)
-    assert process.stdout is not None
-    try:
-        said = ""
-        while "Ctrl-C" not in said:
-            line = process.stdout.readline()
-            assert line, said
-            said += line
-        yield process, said.partition("listens on ")[2].split()[0]
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def eventually(found: Callable[[], Any]) -> Any:

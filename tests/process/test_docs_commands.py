@@ -46,6 +46,7 @@ RELEASE = f"make dist{' ' * 52}# or put the wheel of a release into dist/\n"
 # Blocks that are not run, by their beginning, with who runs the commands or what they need.
 NOT_RUN = {
     "make run": "these tests are started by `make test`; tests/process/test_demo_relayer.py runs the demo",
+    "anvil --block-time 1": "foundry; tests/process/test_local_chain_walk.py has the chain and the relayer",
     "make setup": "the environment of these tests was made so; every test of a process starts `serve`",
     'curl -sS "$URL/ipfs/$CID?format=car"': "tests/e2e/test_ipfs_clients.py unpacks with the packages that it installs",
     "muniment login --url https://registry.example.org": "a registry that is no example; tests/client/test_profiles.py",
