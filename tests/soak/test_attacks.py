@@ -40,7 +40,7 @@ SILENT_NAMES = Path(attacking.__file__).with_name("silent_names.py")
 # What a stranger may do, and whom the registry asks.
 OPEN = {
     "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_WEBHOOKS": "users", "MUNIMENT_LOG_LEVEL": "error",
-    "MUNIMENT_TLOG_NAME": "soak.example",
+    "MUNIMENT_TLOG_NAME": "soak.example", "MUNIMENT_TLOG_KEY": "11" * 32,
 }  # fmt: skip
 # While the attacks last, the last bundle of the log stays as long as it is.
 STILL = {"MUNIMENT_TLOG_INTERVAL_S": "86400"}

@@ -11,7 +11,7 @@ from typing import LiteralString
 import httpx2
 
 from builders import Bundle, TriggerDraft, Wallet, deploy
-from feed_writing import add_events, execute_all
+from feed_writing import ROWS_AT_ONCE, add_events, execute_all
 from muniment.service.running.settings import Settings
 
 # The tests else turn them off.
@@ -30,13 +30,13 @@ _COPIED: LiteralString = """INSERT INTO triggers
   SELECT {sig}, {signer}, {digest}, function_digest, protocol, n % 2, 1 - n % 2, end_date_ms, created_at_ms, record
   FROM {numbers} CROSS JOIN (SELECT * FROM triggers WHERE length(record) < 5000 LIMIT 1) AS one"""
 _COPIES = {
-    "sqlite": "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) "
+    "sqlite": "WITH RECURSIVE numbers(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}) "
     + _COPIED.format(
         sig="CAST(randomblob(64) || x'1b' AS BLOB)", signer="randomblob(20)", digest="randomblob(32)", numbers="numbers"
     ),
     "postgres": _COPIED.format(
         sig=r"sha512(n::text::bytea) || '\x1b'", signer="substr(sha256(n::text::bytea), 1, 20)",
-        digest="sha256(n::text::bytea)", numbers="generate_series(1, {count}) AS numbers(n)",
+        digest="sha256(n::text::bytea)", numbers="generate_series({first}, {last}) AS numbers(n)",
     ),
 }  # fmt: skip
 
@@ -57,7 +57,9 @@ async def prepare(url: str) -> tuple[str, str]:
 async def furnish(url: str, data_dir: Path, database_url: str, cid: str) -> None:
     """Add many triggers and events, and a log whose last bundle is long. The service has no limits meanwhile."""
     engine = "postgres" if database_url else "sqlite"
-    await execute_all(data_dir, database_url, [_COPIES[engine].format(count=TRIGGERS)])
+    for first in range(1, TRIGGERS + 1, ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE - 1, TRIGGERS)
+        await execute_all(data_dir, database_url, [_COPIES[engine].format(first=first, last=last)])
     await add_events(data_dir, database_url, EVENTS)
     async with _client(url) as client:
         size = await _logged(client, TRIGGERS)
