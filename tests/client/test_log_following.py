@@ -206,7 +206,7 @@ def test_every_other_answer_is_refused(site: LogSite, kind: str, answer: str) ->
 
 def test_a_registry_that_names_no_log_or_a_bad_one(site: LogSite) -> None:
     site.epochs, epochs = [], site.epochs
-    with pytest.raises(Late, match="shows no log"):
+    with pytest.raises(Late, match="no checkpoint yet"):
         follow(site)
     site.epochs = epochs
     for change in (b'"prefix":"log/1"', b'"prefix":"../log/1"'), (b"+A", b"+B"), (b'"vkeys":[', b'"vkeys":["a",'):

@@ -115,9 +115,17 @@ async def test_a_log_that_shows_less_than_before_is_an_alarm_also_after_a_restar
         assert [(each["event"], each["error"]) for each in lines] == alarms
 
 
-async def test_a_registry_without_a_log_changes_nothing(world: World) -> None:
+def with_new_log(asked: Asked, forward: Forward) -> Answered:
+    """A registry that has just started: its log has no epoch yet."""
+    started = Answered(200, {"content-type": "application/json"}, b'{"epochs":[]}')
+    return started if asked.target == "/log" else forward()
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_a_registry_without_a_log_changes_nothing(world: World, *, is_new: bool) -> None:
     sig = world.sign()
-    with world.middle.behaving(without_log(world.truth(sig))), capture_logs() as lines:
+    behaviour = with_new_log if is_new else without_log(world.truth(sig))
+    with world.middle.behaving(behaviour), capture_logs() as lines:
         async with followed(world) as following:
             await following.begin()
             assert sig in following.tracked
@@ -143,6 +151,11 @@ async def test_a_log_that_is_shown_no_more_or_falsely_is_an_alarm_and_stops_noth
                 await following.ends.read()
             assert await following.asked_again(sig) is not None
         assert [(each["event"], each["error"]) for each in lines] == [(UNREADABLE, "UnknownPath")]
+        with world.middle.behaving(with_new_log), capture_logs() as lines:
+            await following.ends.read()
+        assert [(each["event"], each["error"]) for each in lines] == [
+            (UNREADABLE, "NotAnnounced"), (UNREADABLE, "NotBegun"),
+        ]  # fmt: skip
 
 
 class Log:

@@ -18,7 +18,7 @@ from muniment.client.failures import (
 )
 from muniment.client.flows.following import Event as Event
 from muniment.client.flows.functions import Bundle as Bundle
-from muniment.client.flows.log.checkpoints import Forked as Forked, Late as Late
+from muniment.client.flows.log.checkpoints import Forked as Forked, Late as Late, NotBegun as NotBegun
 from muniment.client.flows.log.following import (
     NotAnnounced as NotAnnounced,
     Progress as Progress,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from muniment.client import Forged, NotAnnounced, Rules, Seen
+from muniment.client import Forged, NotAnnounced, NotBegun, Rules, Seen
 from muniment.client.proof import check_deactivation
 from muniment.protocol.errors import Refusal, UnknownPath
 from muniment.protocol.evm.address import Address
@@ -73,7 +73,8 @@ class LoggedEnds:
         try:
             found = await self._follow(seen)
         except Exception as error:  # noqa: BLE001 - whatever a log is like, it stops no run
-            if seen is not None or not isinstance(error, UnknownPath):  # that is: it keeps no log
+            # A registry that keeps no log, or has just started, is no alarm.
+            if seen is not None or not isinstance(error, (UnknownPath, NotBegun)):
                 _alarm(error)
             return
         finally:

@@ -45,6 +45,10 @@ class Late(Exception):
     """The registry shows an old or shortened state of its log."""
 
 
+class NotBegun(Late):
+    """The registry keeps a log, and shows no checkpoint of it: one that has just started may have none yet."""
+
+
 def origin_of(note: Note) -> str:
     """The origin line of a note."""
     return note.text.partition("\n")[0]

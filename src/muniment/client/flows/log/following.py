@@ -15,6 +15,7 @@ from muniment.client.flows.log.checkpoints import (
     Epoch,
     Late,
     NotAnnounced,
+    NotBegun,
     Signed,
     announces,
     check_beginning,
@@ -129,7 +130,7 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         found = _further(found, epoch, known, entries, is_older=is_older)
         before = epoch
     if found is None or before is None:
-        raise Late("the registry shows no log")
+        raise NotBegun("the log of the registry has no checkpoint yet")
     duplicates.complete(found.seen.vkeys[0])
     if before.last is not None and not found.faults:
         raise Late(f"{before.shown.origin} has ended, and the registry does not show the epoch after it")
