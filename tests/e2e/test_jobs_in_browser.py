@@ -48,14 +48,13 @@ async def test_a_trigger_is_signed_checked_and_ended(window: Window, registry: R
         sig = page.url.rpartition("/")[2]
         record = ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
         assert (record["signer"], record["config"]["type"]) == (wallet.address, list(KINDS).index(kind))
-        asked = json.loads(wallet.asked[-1]["params"][1])
+        asked = json.loads(wallet.given("eth_signTypedData_v4")[1])
         assert [each["name"] for each in asked["types"]["EIP712Domain"]] == ["name", "version"]
         if kind == "event":  # Keccak-256 of the event, as every Ethereum tool has it
             assert record["config"]["topics"] == [
                 ["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"]
             ]
         await page.get_by_role("button", name="Sign the deactivation").click()
-        await choose(page, wallet)
         await expect(page.get_by_text("Checked here:")).to_be_visible()
         assert "deactivateSig" in ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
 
@@ -86,14 +85,14 @@ async def test_a_wallet_that_does_not_sign_sends_nothing(window: Window, registr
 
 async def test_wallets_announce_themselves_late_and_one_is_chosen(window: Window) -> None:
     late, other = InjectedWallet(KEY, "Late wallet", late_ms=700), InjectedWallet(OTHER, "Other wallet")
-    async with opened(window, "console", late, other) as (page, _):
+    async with opened(window, "console/runs", late, other) as (page, _):
         await page.get_by_role("button", name="Connect wallet").click()
         await expect(page.get_by_role("dialog").get_by_role("button", name="Other wallet")).to_be_visible()
         await choose(page, late)
-        await expect(page.locator("#wallet summary")).to_have_text(f"{late.address[:6]}…{late.address[-4:]}")
+        await expect(page.locator("#wallet summary")).to_contain_text(f"{late.address[:6]}…{late.address[-4:]}")
         assert other.asked == []
         await page.evaluate(f"testWallet0_emit('accountsChanged', ['{other.address}'])")
-        await expect(page.locator("#wallet summary")).to_have_text(f"{other.address[:6]}…{other.address[-4:]}")
+        await expect(page.locator("#wallet summary")).to_contain_text(f"{other.address[:6]}…{other.address[-4:]}")
         await page.evaluate("testWallet0_emit('accountsChanged', [])")
         await expect(page.get_by_role("button", name="Connect wallet")).to_be_visible()
 

@@ -31,7 +31,7 @@ _PROVIDER = """
   };
   window.NAME_emit = (name, given) => listeners.get(name)?.(given);
   const icon = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E";
-  const info = { uuid: "UUID", name: "TITLE", icon, rdns: "org.example" };
+  const info = { uuid: "UUID", name: "TITLE", icon, rdns: "org.example.NAME" };
   const announce = () => window.dispatchEvent(
     new CustomEvent("eip6963:announceProvider", { detail: Object.freeze({ info, provider }) }));
   setTimeout(() => {
@@ -52,6 +52,8 @@ class InjectedWallet:
     late_ms: int = 0
     # The key that signs, when it is not that of the address that the wallet gives.
     signing_key: bytes | None = None
+    # Whether its owner has let the page see the account.
+    is_allowed: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     address: str = field(init=False)
 
@@ -73,9 +75,14 @@ class InjectedWallet:
             return json.dumps({"code": _CODES[self.mode]})
         return json.dumps({"result": self.result(call["method"], call["params"])})
 
+    def given(self, method: str) -> list[Any]:
+        """The parameters of the last call of this method."""
+        return next(each["params"] for each in reversed(self.asked) if each["method"] == method)
+
     def result(self, method: str, params: list[Any]) -> Any:
         if method in {"eth_requestAccounts", "eth_accounts"}:
-            return [self.address.lower()]
+            self.is_allowed = self.is_allowed or method == "eth_requestAccounts"
+            return [self.address.lower()] if self.is_allowed else []
         if method == "eth_chainId":
             return "0x2105"
         if self.mode == "contract":

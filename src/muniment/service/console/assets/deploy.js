@@ -2,8 +2,9 @@
 
 import { Problem, call, root, upload } from "./api.js";
 import { element, fill, find, labelled, messageOf } from "./dom.js";
+import { session } from "./identity.js";
 import { bundleCid } from "./proofs/content.js";
-import { logIn, session } from "./session.js";
+import { logIn } from "./session.js";
 
 const NAMES = ["manifest.json", "function.wasm"];
 // Of a log-in for one deployment.

@@ -1,4 +1,4 @@
-// On every page: copy buttons, the key that leads to the search box, and the button of the wallet.
+// On every page: copy buttons, the key that leads to the search box, and who reads.
 
 import { element, fill, find, messageOf } from "./dom.js";
 
@@ -17,8 +17,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-document.addEventListener("account", () => void showAccount());
-showButton();
+document.addEventListener("account", () => void import("./reader.js").then(({ show }) => show()));
+if (isKnown()) void import("./reader.js").then(({ begin }) => begin());
+else showButton();
 
 /**
  * Copy what stands in `data-copy`. A page over plain HTTP has no clipboard: there the text is shown and selected.
@@ -38,34 +39,28 @@ async function copy(button) {
   getSelection()?.selectAllChildren(shown);
 }
 
-function showButton() {
+/** The button for a reader who has not said who reads. */
+export function showButton() {
   const place = find("wallet");
-  if (place) fill(place, element("button", { type: "button", click: connect }, "Connect", element("span", { class: "word" }, " wallet")));
+  if (place) fill(place, element("button", { type: "button", click: () => void connect() }, "Connect", element("span", { class: "word" }, " wallet")));
 }
 
 /** The code for wallets is loaded when a reader asks for one: a page that is only read works without it. */
 async function connect() {
-  const wallet = await import("./wallet.js");
   try {
-    await wallet.connect();
+    await (await import("./reader.js")).connect();
   } catch (error) {
     tell(messageOf(error));
   }
 }
 
-async function showAccount() {
-  const place = find("wallet");
-  const wallet = await import("./wallet.js");
-  const by = wallet.account();
-  if (!place || !by) return showButton();
-  const page = new URL(`console/addresses/${by.address}`, new URL(document.documentElement.dataset["root"] ?? "./", document.baseURI));
-  fill(place, element("details", { class: "menu" },
-    element("summary", { title: by.address }, `${by.address.slice(0, 6)}…${by.address.slice(-4)}`),
-    element("div", {},
-      element("a", { href: page.href }, "Its page"),
-      element("button", { type: "button", click: wallet.disconnect }, "Disconnect"))));
-  const mine = find("mine");
-  if (mine) mine.textContent = mine.dataset["address"] === by.address ? "mine" : "";
+/** Whether this tab has a wallet or a log-in. */
+function isKnown() {
+  try {
+    return ["muniment-wallet", "muniment-session"].some((name) => sessionStorage.getItem(name));
+  } catch {
+    return false; // The browser keeps nothing.
+  }
 }
 
 /**

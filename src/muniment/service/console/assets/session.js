@@ -1,32 +1,12 @@
 // The log-in of a tab: a token that its address signed for. It is kept while the tab is open; an API key never is.
 
 import { ask, call, root } from "./api.js";
+import { keepSession } from "./identity.js";
 import { signInText } from "./proofs/sign-in.js";
 
-/** @typedef {{address: string, token: string, until: number}} Session */
+/** @typedef {import("./identity.js").Session} Session */
 
-const KEY = "muniment-session";
 const NONCE = /^0x[0-9a-f]{64}$/;
-
-/**
- * The session of this tab; null without a session, or when its token has expired.
- * @returns {Session | null}
- */
-export function session() {
-  try {
-    const found = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
-    if (found && found.until > Date.now()) return found;
-  } catch {
-    // The stored value is not ours.
-  }
-  sessionStorage.removeItem(KEY);
-  return null;
-}
-
-export function logOut() {
-  sessionStorage.removeItem(KEY);
-  document.dispatchEvent(new Event("account"));
-}
 
 /**
  * Log in by a signature of the connected wallet; `onText` is shown the text before the wallet shows it.
@@ -50,7 +30,6 @@ export async function logIn(lifetimeSeconds, onText) {
   const body = { address: by.address, signature, lifetimeSeconds, ...message };
   const { token } = await call("users/authenticate", { method: "POST", body });
   const made = { address: by.address, token, until: Date.now() + lifetimeSeconds * 1000 };
-  sessionStorage.setItem(KEY, JSON.stringify(made));
-  document.dispatchEvent(new Event("account"));
+  keepSession(made);
   return made;
 }

@@ -1,68 +1,17 @@
-// Wallets in the browser (EIP-1193), as they announce themselves (EIP-6963), and what they sign.
+// What wallets sign. Each signature is recovered here, and compared with the account.
 
-import { element, fill, messageOf } from "./dom.js";
+import { messageOf } from "./dom.js";
 import { concat, hex, utf8 } from "./proofs/bytes.js";
 import { keccak256 } from "./proofs/crypto.js";
-import { DOMAIN_TYPES, addressOf, digest, signerOf, structHash, textDigest } from "./proofs/typed-data.js";
+import { DOMAIN_TYPES, digest, signerOf, structHash, textDigest } from "./proofs/typed-data.js";
+import { WalletError, request } from "./provider.js";
 
-/** @typedef {{request: (asked: {method: string, params?: unknown[]}) => Promise<any>, on?: (name: string, listener: (given: any) => void) => void}} Provider */
-/** @typedef {{uuid: string, name: string, icon: string, rdns: string}} Info */
-/** @typedef {{address: string, name: string, provider: Provider}} Account */
+export { account, connect } from "./provider.js";
+
+/** @typedef {import("./provider.js").Account} Account */
 /** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
 
 const SIGNATURE_LENGTH = 132;
-const WORDS = new Map([
-  [4001, "The wallet's owner refused."],
-  [4100, "The wallet does not allow this page to ask. Connect it again."],
-  [-32002, "The wallet is waiting with an earlier question: open it."],
-]);
-/** @type {Map<string, {info: Info, provider: Provider}>} */
-const wallets = new Map();
-/** @type {Set<() => void>} */
-const watchers = new Set();
-/** @type {Account | null} */
-let connected = null;
-
-/** A wallet's refusal, in a sentence. */
-export class WalletError extends Error {}
-
-window.addEventListener("eip6963:announceProvider", (event) => {
-  const { info, provider } = /** @type {CustomEvent} */ (event).detail ?? {};
-  if (typeof info?.uuid !== "string" || typeof provider?.request !== "function") return;
-  wallets.set(info.uuid, { info, provider });
-  for (const each of watchers) each();
-});
-window.dispatchEvent(new Event("eip6963:requestProvider"));
-
-/** The account that was connected in this page, if any. */
-export function account() {
-  return connected;
-}
-
-export function disconnect() {
-  connected = null;
-  document.dispatchEvent(new Event("account"));
-}
-
-/**
- * The account of the wallet that the reader chooses. Throws a `WalletError`.
- * @returns {Promise<Account>}
- */
-export async function connect() {
-  if (connected) return connected;
-  const { name, provider } = await choose();
-  const addresses = await request(provider, "eth_requestAccounts", []);
-  const address = addressOf(String(addresses?.[0] ?? ""));
-  if (!address) throw new WalletError("The wallet gave no account.");
-  connected = { address, name, provider };
-  provider.on?.("accountsChanged", (/** @type {unknown} */ given) => {
-    const next = Array.isArray(given) ? addressOf(String(given[0] ?? "")) : null;
-    connected = next ? { address: next, name, provider } : null;
-    document.dispatchEvent(new Event("account"));
-  });
-  document.dispatchEvent(new Event("account"));
-  return connected;
-}
 
 /**
  * A signature over a text (EIP-191). Throws a `WalletError`.
@@ -120,61 +69,4 @@ function recovered(hash, signature) {
   } catch (error) {
     throw new WalletError(`The wallet gave no usable signature: ${messageOf(error)}.`);
   }
-}
-
-/**
- * @param {Provider} provider
- * @param {string} method
- * @param {unknown[]} params
- */
-async function request(provider, method, params) {
-  try {
-    return await provider.request({ method, params });
-  } catch (error) {
-    const { code, message } = /** @type {{code?: number, message?: string}} */ (error ?? {});
-    throw new WalletError(WORDS.get(code ?? 0) ?? `The wallet failed: ${message ?? "it does not say why"}`);
-  }
-}
-
-/**
- * The wallet that the reader chooses in a dialog, which fills as wallets announce themselves.
- * @returns {Promise<{name: string, provider: Provider}>}
- */
-function choose() {
-  return new Promise((resolve, reject) => {
-    const list = element("div", { class: "wallets" });
-    const dialog = element("dialog", { "aria-labelledby": "choose" },
-      element("h2", { id: "choose" }, "Choose a wallet"), list,
-      element("form", { method: "dialog" }, element("button", {}, "Cancel")));
-    const show = () => fill(list, ...offered().map(({ info, provider }) => offer(info, () => {
-      resolve({ name: info.name, provider });
-      dialog.close();
-    })));
-    watchers.add(show);
-    dialog.addEventListener("close", () => {
-      watchers.delete(show);
-      dialog.remove();
-      reject(new WalletError("No wallet was chosen."));
-    });
-    document.body.append(dialog);
-    show();
-    dialog.showModal();
-    window.dispatchEvent(new Event("eip6963:requestProvider"));
-  });
-}
-
-/** @returns {{info: Info, provider: Provider}[]} */
-function offered() {
-  const old = /** @type {{ethereum?: Provider}} */ (/** @type {unknown} */ (window)).ethereum;
-  if (wallets.size || !old) return [...wallets.values()];
-  return [{ info: { uuid: "", name: "The browser's wallet", icon: "", rdns: "" }, provider: old }];
-}
-
-/**
- * @param {Info} info
- * @param {() => void} onChoice
- */
-function offer(info, onChoice) {
-  const icon = info.icon?.startsWith("data:image/") ? element("img", { src: info.icon, alt: "", width: 24, height: 24 }) : null;
-  return element("button", { type: "button", click: onChoice }, icon, String(info.name).slice(0, 60));
 }
