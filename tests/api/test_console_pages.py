@@ -101,7 +101,7 @@ async def test_the_text_of_a_stranger_is_text_on_every_page(reader: httpx2.Async
         "console", "console/triggers", f"console/triggers/{world.triggers[-1]['sig']}", "console/functions",
         f"console/functions/{world.cids['Hostile']}", f"console/addresses/{Wallet(64).address}",
         f"console/intents/{world.intents['failed'][0]}", f"console/runs/{world.runs['hostile']}", "console/runs",
-        "console/find?q=%3Cscript%3E%E2%80%AE",
+        "console/find?q=%3Cscript%3E%E2%80%AE", f"console/account?address={Wallet(62).address}",
         "console/triggers?signer=%3Cscript%3E%E2%80%AE", "console/%3Cscript%3E",
     ]  # fmt: skip
     plain = Outline((await reader.get("/console/deploy")).text)

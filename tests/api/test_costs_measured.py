@@ -248,6 +248,7 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
         Asked("GET /log/{epoch}/tile/{tile}", "/log/1/tile/entries/000"),
         *(Asked(f"GET {path}", path) for path in ("/console", "/console/deploy", "/console/triggers/new")),
         *(Asked(f"GET {path}", path) for path in ("/console/account", "/console/service", "/robots.txt")),
+        Asked("GET /console/account", f"/console/account?address={ALICE.address}"),
         Asked("GET /console/find", f"/console/find?q={sig}", status=303),
         Asked("GET /console/addresses/{address}", f"/console/addresses/{ALICE.address}"),
         Asked("GET /console/functions", "/console/functions"),

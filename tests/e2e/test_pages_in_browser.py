@@ -37,6 +37,8 @@ PAGES: dict[str, Callable[[Registry], str]] = {
     "unfinished": lambda registry: f"console/intents/{registry.world.intents['created'][0]}",
     "address": lambda _: f"console/addresses/{Wallet(61).address}",
     "account": lambda _: "console/account",
+    "home": lambda _: f"console/account?address={Wallet(62).address}",
+    "wrong address": lambda _: "console/account?address=0x12",
     "service": lambda _: "console/service",
     "find": lambda _: "console/find?q=nothing",
     "refused": lambda _: "console/triggers/0x12",
@@ -47,8 +49,9 @@ PAGES: dict[str, Callable[[Registry], str]] = {
 # Of what a page asks for by itself, without the answers of the API: kilobytes of scripts as they are and as they are
 # sent, and files. The wizard is the longest.
 SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 16, 14
-# The same of all scripts together; eight kilobytes are the proofs of the transparency log, one the log-in in words.
-ALL_KB, ALL_SENT_KB = 100, 42
+# The same of all scripts together; eight kilobytes are the proofs of the transparency log, one the log-in in words, six
+# the QR code, ten the home of an owner and who reads.
+ALL_KB, ALL_SENT_KB = 118, 49
 
 
 PHONE, DESK = ViewportSize(width=320, height=640), ViewportSize(width=1280, height=720)

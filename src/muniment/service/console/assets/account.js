@@ -1,52 +1,92 @@
-// The account: log in, the API key, balances, and the profile.
+// The account: whose it is, the log-in, balances, the API key, and the profile.
 
 import { ask, call } from "./api.js";
 import { element, fill, find, labelled, messageOf } from "./dom.js";
-import { logIn, logOut, session } from "./session.js";
+import { identity, leave, session } from "./identity.js";
+import { logIn } from "./session.js";
 
 // Of a log-in here: long enough for a visit.
 const LIFETIME_SECONDS = 3600;
 
 const place = find("account");
-if (place) show(place);
-/** The log-in that the page tells of. A wallet that only connects changes nothing here, nor what a log-in has said. */
-let shownToken = session()?.token;
+/** Whose account the page shows; empty while it asks. */
+const address = place?.dataset["address"] ?? "";
+/** The log-in that the page tells of. A wallet that only connects does not ask for the account again. */
+let shownToken = "";
+/** Who read the page last: the page follows the wallet from one account to the next, and stays when nobody is left. */
+let reader = identity()?.address;
+/** While a wallet is asked, the page stands still: its answer may be to come. */
+let isAsking = false;
 document.addEventListener("account", () => {
-  if (!place || shownToken === session()?.token) return;
-  shownToken = session()?.token;
-  show(place);
+  if (!isAsking) settle();
 });
+if (place && !address && reader) follow(reader);
+else if (place) show(place);
 
-/** @param {HTMLElement} shown */
-function show(shown) {
-  const by = session();
-  if (!by) return void showLogIn(shown);
-  const [key, balances, profile] = ["API key", "Balances", "Profile"].map((name) => section(name));
-  fill(shown,
-    element("p", {}, "Logged in as ", element("code", {}, by.address), ` until ${new Date(by.until).toISOString().slice(11, 16)} UTC. `,
-      element("button", { type: "button", click: logOut }, "Log out")),
-    key ?? null, balances ?? null, profile ?? null);
-  if (key) showKey(key, by.token);
-  if (balances) void showBalances(balances, by.token);
-  if (profile) void showProfile(profile, by.address, by.token);
+function settle() {
+  const [before, now] = [reader, identity()?.address];
+  reader = now;
+  if (now && now !== before && (!address || address === before)) return follow(now);
+  if (place) show(place);
+}
+
+/** @param {string} to whose account is shown next */
+function follow(to) {
+  location.replace(`?address=${to}`);
 }
 
 /** @param {HTMLElement} shown */
-function showLogIn(shown) {
+function show(shown) {
+  showReader(shown.querySelector(".who") ?? shown);
+  const [by, rest] = [session(), find("private")];
+  const token = by?.address === address ? by.token : "";
+  if (!rest || (token && token === shownToken)) return;
+  shownToken = token;
+  if (!token) return fill(rest, element("p", { class: "faint" }, "Balances, API key and profile are shown after a log-in."));
+  const [balances, key, profile] = ["Balances", "API key", "Profile"].map((name) => section(name));
+  fill(rest, balances ?? null, key ?? null, profile ?? null);
+  if (balances) void showBalances(balances, token);
+  if (key) showKey(key, token);
+  if (profile) void showProfile(profile, address, token);
+}
+
+/**
+ * Who reads, and what that reader can do next.
+ * @param {Element} who
+ */
+function showReader(who) {
+  const [by, log] = [identity(), session()];
+  if (by && by.address !== address) {
+    return fill(who, element("p", {}, `This is not the account that is ${by.isLoggedIn ? "logged in" : "connected"}. `,
+      element("a", { href: `?address=${by.address}` }, "Show that one")));
+  }
+  if (log) {
+    return fill(who, element("p", {}, "Logged in as ", element("code", {}, log.address), ` until ${new Date(log.until).toISOString().slice(11, 16)} UTC. `,
+      element("button", { type: "button", click: leave }, "Log out")));
+  }
   const told = element("p", { "aria-live": "polite" });
-  const lifetime = Math.min(LIFETIME_SECONDS, Number(shown.dataset["lifetime"]));
-  const start = async () => {
+  const start = async (/** @type {() => Promise<unknown>} */ work) => {
     told.className = "";
     told.textContent = "Waiting for the wallet …";
+    isAsking = true;
     try {
-      await logIn(lifetime, (text) => { fill(told, "The wallet shows this text: ", element("span", { class: "signed" }, text)); });
+      await work();
+      settle();
     } catch (error) {
       told.className = "bad";
       told.textContent = messageOf(error);
+    } finally {
+      isAsking = false;
     }
   };
-  fill(shown, element("p", {}, "The wallet signs a text that is good for one log-in. Nothing is paid, and nothing is sent to a chain."),
-    element("button", { type: "button", class: "first", click: () => void start() }, "Log in with a wallet"), told);
+  const lifetime = Math.min(LIFETIME_SECONDS, Number(place?.dataset["lifetime"]));
+  const enter = () => logIn(lifetime, (text) => { fill(told, "The wallet shows this text: ", element("span", { class: "signed" }, text)); });
+  const connect = async () => (await import("./provider.js")).connect();
+  fill(who, element("p", { class: "choice" },
+    by ? null : element("button", { type: "button", class: "first", click: () => void start(connect) }, "Connect a wallet"),
+    element("button", { type: "button", click: () => void start(enter) }, "Log in with a wallet"),
+    element("span", { class: "faint" }, by ? "It shows balances, the API key and the profile. The wallet signs a text, and pays nothing."
+      : "Connecting shows your triggers, which you can stop. A log-in also shows balances, the API key and the profile. Neither costs anything.")), told);
 }
 
 /** @param {string} name */

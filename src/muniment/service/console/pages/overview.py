@@ -1,4 +1,4 @@
-"""The overview, this service, the search box, the account of a wallet, and the records of an address."""
+"""The overview, this service, the search box, and the records of an address."""
 
 from __future__ import annotations
 
@@ -213,19 +213,6 @@ async def _progress(reader: Reader) -> dict[tuple[int, bytes], int]:
     """The next block of each chain and settler that `muniment intents watch` follows."""
     rows = await reader.fetch("SELECT chain_id, settler, next_block FROM chain_progress")
     return {(chain_id, settler): next_block for chain_id, settler, next_block in rows}
-
-
-@page("/console/account")
-async def account_page(context: Context, request: Request) -> Page:
-    """The account of a logged-in wallet, which a script fills."""
-    body = html(
-        '<h1>Account</h1><div id="account" data-lifetime="{}"><p class="faint">API keys, balances and the profile need '
-        "a log-in with a wallet, and so a script. Without one, use <code>muniment login</code>.</p></div>"
-        '<p>Triggers need no log-in: they are signed one by one. <a href="{}console/triggers/new">Sign a trigger</a>'
-        "</p>",
-        context.settings.token_lifetime_s, root_from(request.path),
-    )  # fmt: skip
-    return Page("Account", body, "account", scripts=("account.js",))
 
 
 # Rows of each kind.

@@ -1,0 +1,232 @@
+"""The home of an owner: what runs in the name of an address, what went wrong, and its account."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from muniment.protocol.errors import Invalid
+from muniment.protocol.evm.address import Address
+from muniment.protocol.functions.types import Function
+from muniment.protocol.intents.operations import kinds_of
+from muniment.protocol.intents.types import Intent
+from muniment.protocol.triggers.schedule import next_runs
+from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, Trigger
+from muniment.protocol.triggers.words import schedule_in_words
+from muniment.protocol.wire import ms_of
+from muniment.service.console import reading
+from muniment.service.console.page import page
+from muniment.service.console.parts import absolute, action, heading, identifier, link, relative, state
+from muniment.service.context import Context
+from muniment.service.http.html.frame import Page, root_from
+from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
+from muniment.service.http.request import Request
+from muniment.service.resources.functions.routes import list_functions
+from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.intents.queries import IntentQuery
+from muniment.service.resources.triggers.listing import TriggerQuery
+from muniment.service.resources.triggers.routes import list_triggers
+from muniment.service.resources.triggers.store import fetch_protocols
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.protocol.intents.types import AnyIntent
+    from muniment.protocol.ipfs.cid import Cid
+    from muniment.protocol.runs.types import Run
+
+_WEEK_MS: Final = 7 * 86_400_000
+# Failed intents of the last week that the page shows.
+_FAILED_MAX: Final = 20
+# Of a log line that gives the reason for a failure.
+_REASON_LENGTH_MAX: Final = 300
+_BAD_LEVELS: Final = ("error", "critical")
+# `0x` and 130 digits.
+_SIGNATURE_LENGTH: Final = 132
+# `2026-11-20 19:48`.
+_MINUTE_LENGTH: Final = 16
+# An address with spaces around it, percent-encoded.
+_QUERY_LENGTH_MAX: Final = 400
+
+
+@page("/console/account")
+async def account_page(context: Context, request: Request) -> Page:
+    """What runs in the name of the `address` in the query, and the places that a script fills after a log-in.
+
+    Without an address it asks for one; a script leads to that of the wallet.
+    """
+    given = parse_qs(request.query[:_QUERY_LENGTH_MAX].decode("ascii", "replace")).get("address", [""])[0].strip()
+    root, lifetime = root_from(request.path), context.settings.token_lifetime_s
+    try:
+        address = Address.parse(given) if given else None
+        fault = ""
+    except Invalid as refusal:
+        address, fault = None, refusal.detail
+    if address is None:
+        return Page("Account", _asking(given, fault, lifetime, root), "account", scripts=("account.js",))
+    owned = await _Owned.read(context, request, address)
+    body = html(
+        '{}<p>{}</p>{}{}{}'
+        '<div id="account" data-address="{}" data-lifetime="{}"><div class="who"></div><div id="private">'
+        '<p class="faint">Balances, API key and profile need a log-in with a wallet, and so a script. '
+        "Without one, use <code>muniment login</code>.</p></div></div>",
+        heading("Account", end=action(f"{root}console/triggers/new", "Sign a trigger"), level=1),
+        identifier(address, f"{root}console/addresses/{address}", whole=True),
+        owned.triggers(root), owned.failures(root), heading("Log-in"), address, lifetime,
+    )  # fmt: skip
+    json = f"{root}triggers?signer={address}&active=true"
+    return Page(f"Account {address}", body, "account", json, ("account.js", "owned.js"))
+
+
+def _asking(given: str, fault: str, lifetime_s: int, root: str) -> Html:
+    mark = html(' aria-invalid="true" aria-describedby="fault"') if fault else NOTHING
+    words = html('<p class="bad" id="fault">{}. Copy the address from your wallet.</p>', strange(fault))
+    return html(
+        '<h1>Account</h1><p>See what runs in the name of a wallet, and stop it.</p><div id="account" '
+        'data-lifetime="{}"></div><form action="account"><label><span>Or look at an address</span><input '
+        'name="address" value="{}" class="long" placeholder="0x…" spellcheck="false" autocomplete="off"{}></label>{}'
+        '<p><button>Show</button></p></form><p class="faint">Triggers need no log-in: they are signed one by one. '
+        '<a href="{}console/triggers/new">Sign a trigger</a></p>',
+        lifetime_s, given, mark, words if fault else None, root,
+    )  # fmt: skip
+
+
+class _Owned:
+    """The active triggers of an address, and its failed intents of the last week."""
+
+    def __init__(self, address: Address, now_ms: int) -> None:
+        self._address, self._now_ms = address, now_ms
+        self._active: Sequence[Trigger] = ()
+        self._has_more = False
+        self._last: Mapping[str, Run] = {}
+        self._names: Mapping[bytes, str] = {}
+        self._protocols: Mapping[str, str] = {}
+        self._failed: Sequence[AnyIntent] = ()
+
+    @classmethod
+    async def read(cls, context: Context, request: Request, address: Address) -> _Owned:
+        """Read them from the answers of the API."""
+        owned = cls(address, context.clock.now_ms())
+        query = TriggerQuery(signer=address, active=True, limit=TRIGGER_SIGS_MAX)
+        found = await reading.listing(list_triggers, context, request, query, Trigger)
+        owned._active, owned._has_more = found.records, bool(found.next)
+        owned._last = await reading.last_runs(context, request, owned._active)
+        owned._names = await _names(context, request, owned._active)
+        owned._protocols = await _protocols(context, request, owned._active)
+        failed = IntentQuery(
+            user=address, status="failed", created_after=max(owned._now_ms - _WEEK_MS, 0), limit=_FAILED_MAX,
+            generation="all",
+        )  # fmt: skip
+        owned._failed = (await reading.intents(context, request, failed)).records
+        return owned
+
+    def triggers(self, root: str) -> Html:
+        """The active triggers: each can be stopped, or several at once."""
+        ended = link(f"{root}console/triggers?signer={self._address}&active=false", "Ended ones")
+        count = f"{len(self._active):,}{'+' if self._has_more else ''}"
+        title = heading(html("Your active triggers <small>{}</small>", count), end=ended)
+        if not self._active:
+            return html('{}<p class="empty">Nothing runs in the name of this address.</p>', title)
+        more = html(
+            '<p class="faint">The newest {}. <a href="{}">All of them</a></p>',
+            TRIGGER_SIGS_MAX, f"{root}console/triggers?signer={self._address}&active=true",
+        )  # fmt: skip
+        return html(
+            '{}<div class="stops"><label class="all"><input type="checkbox" id="all"> All</label>'
+            '<button type="button" class="danger" id="stop" disabled>Stop the chosen</button>'
+            '<span id="stop-told" class="bad" role="status"></span></div>'
+            '<ul class="owned" aria-label="Active triggers">{}</ul>{}',
+            title, [self._row(each, root) for each in self._active], more if self._has_more else None,
+        )  # fmt: skip
+
+    def _row(self, trigger: Trigger, root: str) -> Html:
+        name = self._names.get(trigger.function_cid.digest, "")
+        last = self._last.get(trigger.sig)
+        return html(
+            '<li data-sig="{}" data-protocol="{}"><input type="checkbox" aria-label="Choose {}"><div class="what">'
+            '<a href="{}console/triggers/{}"><strong>{}</strong> · {}</a><div class="faint">“{}”</div></div>'
+            '<div class="next"><div>{}</div><div>{}</div></div><button type="button" class="danger">Stop</button>',
+            trigger.sig, self._protocols.get(trigger.sig, ""), seen(name or str(trigger.function_cid)),
+            root, trigger.sig, strange(name) if name else html("<code>{}</code>", str(trigger.function_cid)[:12] + "…"),
+            _schedule(trigger), strange(trigger.description),
+            self._next(trigger),
+            html('last {} <span class="faint">{}</span>', state(last.result), relative(last.timestamp, self._now_ms))
+            if last else html('<span class="faint">no run recorded</span>'),
+        )  # fmt: skip
+
+    def _next(self, trigger: Trigger) -> Html:
+        if trigger.config["type"] == CRON:
+            runs = next_runs(str(trigger.config["schedule"]), self._now_ms, 1, trigger.end_date)
+            return html("next {}", self._dated(runs[0])) if runs else html("no run before it ends")
+        if trigger.config["type"] == EVENT:
+            return html("with the next event")
+        start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
+        return html("{} {}", "was due" if start_ms <= self._now_ms else "due", self._dated(start_ms))
+
+    def _dated(self, timestamp_ms: int) -> Html:
+        return html("{} · {}", relative(timestamp_ms, self._now_ms), absolute(timestamp_ms)[:_MINUTE_LENGTH] + " UTC")
+
+    def failures(self, root: str) -> Html:
+        """The failed intents of the last week, with the reason that the relayer has logged."""
+        title = heading(
+            "Failed in the last week",
+            end=link(f"{root}console/intents?user={self._address}&status=failed", "All failed intents"),
+        )
+        if not self._failed:
+            return html('{}<p class="empty">No intent of this address failed.</p>', title)
+        lines = [
+            html(
+                '<li><a href="{}console/intents/{}">{}</a>{} <span class="faint">{}</span><div class="reason">{}</div>',
+                root, each.hash, ", ".join(kinds_of(each)), self._trigger_of(each, root),
+                relative(ms_of(each.created_at), self._now_ms), reason(each),
+            )
+            for each in self._failed
+        ]  # fmt: skip
+        return html('{}<ul class="failed-intents" aria-label="Failed intents">{}</ul>', title, lines)
+
+    def _trigger_of(self, intent: AnyIntent, root: str) -> Html | None:
+        """The trigger that led to an intent, by the name of its function where it is still active."""
+        sig = str(intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig)
+        if len(sig) != _SIGNATURE_LENGTH:
+            return None
+        listed = next((each for each in self._active if each.sig == sig), None)
+        name = self._names.get(listed.function_cid.digest) if listed else None
+        href = f"{root}console/triggers/{sig}"
+        return html(" · {}", html('<a href="{}">{}</a>', href, strange(name)) if name else identifier(sig, href))
+
+
+def reason(intent: AnyIntent) -> Html:
+    """Why an intent failed: the newest log line that tells of an error, or that there is none."""
+    bad = [each for each in intent.logs if each.level in _BAD_LEVELS]
+    if not bad:
+        return html('<span class="faint">The transaction failed on the chain; no log line says why.</span>')
+    text = max(bad, key=lambda each: ms_of(each.created_at)).data
+    return strange(text if len(text) <= _REASON_LENGTH_MAX else f"{text[:_REASON_LENGTH_MAX]}…")
+
+
+def _schedule(trigger: Trigger) -> Html:
+    config = trigger.config
+    if config["type"] == CRON:
+        words = schedule_in_words(str(config["schedule"]))
+        return html("{}", words) if words else html("<code>{}</code>", str(config["schedule"]))
+    return html("on an event") if config["type"] == EVENT else html("once")
+
+
+async def _names(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[bytes, str]:
+    """The names of the functions of these triggers by the digest of the CID; unknown functions are left out."""
+    cids: list[Cid] = list({each.function_cid.digest: each.function_cid for each in triggers}.values())
+    if not cids:
+        return {}
+    query = FunctionQuery(cids=cids, limit=len(cids))
+    found = await reading.listing(list_functions, context, request, query, Function)
+    return {each.cid.digest: each.name for each in found.records}
+
+
+async def _protocols(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[str, str]:
+    """The name of the registry under which each trigger was signed: a renamed registry has triggers under several."""
+    sigs, database = [each.sig for each in triggers], context.reader_for(request)
+    shared = await fetch_protocols(database, sigs) if sigs else set[str]()
+    if len(shared) == 1:
+        return dict.fromkeys(sigs, *shared)
+    return {sig: next(iter(await fetch_protocols(database, [sig])), "") for sig in sigs}

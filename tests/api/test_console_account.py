@@ -1,0 +1,151 @@
+"""The home of an owner: what runs in the name of an address, what failed, and how its triggers are told apart."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from answers import ok
+from builders import TriggerDraft, Wallet, cron, deploy, once, register
+from console_world import HOSTILE, OWNERS, World
+from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX
+from muniment.protocol.wire import iso_time
+from muniment.service.app import Application
+from muniment.service.context import Context
+from operator_client import IntentDraft, OperatorClient, log, operator_key
+from page_site import BROWSER, Outline
+from without_server import InProcess
+
+OWNER = OWNERS[0]
+DAY_MS = 86_400_000
+
+
+async def home(reader: httpx2.AsyncClient, wallet: Wallet = OWNER) -> Outline:
+    """The account page of a wallet."""
+    page = await reader.get("/console/account", params={"address": wallet.address})
+    assert page.status_code == 200, page.text
+    return Outline(page.text)
+
+
+async def test_an_owner_sees_the_active_triggers_and_what_they_do(reader: httpx2.AsyncClient, world: World) -> None:
+    shown = await home(reader)
+    assert f"../console/triggers/{world.triggers[0]['sig']}" in shown.links
+    assert f"../console/triggers/{world.triggers[4]['sig']}" not in shown.links  # it has ended
+    for words in ("Your active triggers 1", "Sweep rewards · every 6 hours", "“Sweep rewards to the treasury”"):
+        assert words in shown.text
+    assert re.search(r"next in \d hours · \d{4}-\d\d-\d\d \d\d:00 UTC", shown.text)
+    monthly = await home(reader, OWNERS[2])
+    assert "Threshold · on day 1 of each month at 09:30" in monthly.text
+    assert "with the next event" in (await home(reader, OWNERS[3])).text
+
+
+@pytest.mark.one_engine
+async def test_each_trigger_can_be_chosen_and_stopped(
+    reader: httpx2.AsyncClient, context: Context, world: World
+) -> None:
+    page = (await reader.get("/console/account", params={"address": OWNERS[1].address})).text
+    sig = world.triggers[5]["sig"]
+    assert page.count("<li data-sig=") == 1  # the other one is deactivated
+    assert f'<li data-sig="{sig}" data-protocol="{context.settings.protocol_name}">' in page
+    assert page.count('type="checkbox"') == 2
+    assert page.count(">Stop</button>") == 1
+
+
+@pytest.mark.one_engine
+async def test_the_text_of_a_stranger_is_text_in_an_account(reader: httpx2.AsyncClient, world: World) -> None:
+    cid = world.cids["Hostile"]
+    await register(reader, TriggerDraft(cid, OWNER, description=HOSTILE))
+    shown = await home(reader)
+    assert shown.handlers == []
+    assert not {"img", "iframe", "b"} & set(shown.tags)
+    assert not any(character in shown.text for character in "\u202e\u200b\x1b")
+    assert "U+202E" in shown.text
+    refused = Outline((await reader.get("/console/account", params={"address": HOSTILE})).text)
+    assert (refused.handlers, "img" in refused.tags) == ([], False)
+
+
+@pytest.mark.one_engine
+async def test_failed_intents_of_the_last_week_are_shown_with_their_reasons(
+    reader: httpx2.AsyncClient, context: Context, clock: Any
+) -> None:
+    operator = OperatorClient(reader, await operator_key(context))
+    now_ms, owner = clock.now_ms, Wallet(70)
+    for number, age_days in enumerate((8, 2, 1)):
+        clock.now_ms = now_ms - age_days * DAY_MS
+        lines = [("error", "Before"), ("error", f"reverted: Reason{number}"), ("info", "Afterwards")]
+        said = [
+            log(at, level=level, data=text, createdAt=iso_time(clock.now_ms + at))
+            for at, (level, text) in enumerate(lines)
+        ]
+        members = {"user": owner.address, "status": "failed", "logs": said if number < 2 else []}
+        await operator.recorded(IntentDraft(number, members=members))
+    clock.now_ms = now_ms
+    shown = (await home(reader, owner)).text
+    assert "reverted: Reason1" in shown
+    assert "reverted: Reason0" not in shown
+    assert not any(text in shown for text in ("Before", "Afterwards"))
+    assert "no log line says why" in shown
+    assert "No intent of this address failed" in (await home(reader, Wallet(71))).text
+
+
+@pytest.mark.one_engine
+async def test_without_an_address_it_asks_for_one_and_keeps_a_wrong_one(reader: httpx2.AsyncClient) -> None:
+    asking = (await reader.get("/console/account")).text
+    assert '<input name="address" value="" class="long"' in asking
+    assert "aria-invalid" not in asking
+    for given, words in {
+        "0x12": "40 hex digits", OWNER.address.swapcase().replace("0X", "0x"): "wrong EIP-55 checksum",
+    }.items():  # fmt: skip
+        refused = await reader.get("/console/account", params={"address": given})
+        assert refused.status_code == 200
+        assert f'value="{given}"' in refused.text
+        assert 'aria-invalid="true" aria-describedby="fault"' in refused.text
+        assert words in refused.text
+        assert "Copy the address from your wallet" in refused.text
+    typed = await reader.get("/console/account", params={"address": f" {OWNER.address.lower()} "})
+    assert f'data-address="{OWNER.address}"' in typed.text
+
+
+@pytest.mark.one_engine
+async def test_an_address_without_triggers_says_so(reader: httpx2.AsyncClient) -> None:
+    shown = await home(reader, Wallet(72))
+    assert "Nothing runs in the name of this address" in shown.text
+    assert "ul" not in shown.tags
+
+
+@pytest.mark.one_engine
+async def test_as_many_triggers_are_shown_as_one_signature_ends(reader: httpx2.AsyncClient) -> None:
+    cid, owner = await deploy(reader), Wallet(73)
+    for number in range(TRIGGER_SIGS_MAX + 1):
+        config = once(startDate=4_000_000_000_000) if number == TRIGGER_SIGS_MAX else cron()
+        await register(reader, TriggerDraft(cid, owner, version=f"1.0.{number}", config=config))
+    shown = await home(reader, owner)
+    assert "Your active triggers 100+" in shown.text
+    assert "The newest 100. All of them" in shown.text
+    assert shown.tags.count("li") == TRIGGER_SIGS_MAX
+    assert f"../console/triggers?signer={owner.address}&active=true" in shown.links
+
+
+@pytest.mark.one_engine
+async def test_each_trigger_of_a_renamed_registry_names_its_domain(
+    reader: httpx2.AsyncClient, context: Context
+) -> None:
+    cid, owner = await deploy(reader), Wallet(74)
+    before = await register(reader, TriggerDraft(cid, owner))
+    named = replace(context, settings=replace(context.settings, protocol_name="Renamed"))
+    transport = InProcess(Application(named))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", headers=BROWSER) as renamed:
+        params = {"functionCid": cid, "version": "2.0.0", "config": cron(), "input": {}}
+        signable = ok(await renamed.post("/triggers/sign-params", json=params)).json()
+        body = {
+            "description": "Later", "typedData": {"types": signable["types"], "values": signable["message"]},
+            "sig": owner.sign_typed_data(signable), "signer": owner.address,
+        }  # fmt: skip
+        since = ok(await renamed.post("/triggers", json=body)).json()
+        page = (await renamed.get("/console/account", params={"address": owner.address})).text
+    assert f'data-sig="{before["sig"]}" data-protocol="{context.settings.protocol_name}"' in page
+    assert f'data-sig="{since["sig"]}" data-protocol="Renamed"' in page
