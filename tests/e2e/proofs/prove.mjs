@@ -7,7 +7,6 @@ const load = (name) => import(new URL(name, proofs).href);
 const [bytes, typed, cid, content, car, log, signIn] = await Promise.all(
   ["bytes.js", "typed-data.js", "cid.js", "content.js", "car.js", "log.js", "sign-in.js"].map(load),
 );
-const { modules } = await load("../qr.js");
 const { hex, unhex } = bytes;
 const known = {
   base58: (text) => bytes.base58(unhex(text)),
@@ -25,7 +24,6 @@ const known = {
   textSigner: (text, signature) => typed.signerOf(typed.textDigest(text), signature),
   address: (text) => typed.addressOf(text),
   signIn: (url, root, address, nonce, at) => signIn.signInText(url, root, address, nonce, new Date(at)),
-  qr: (text) => modules(text)?.map((row) => row.map(Number).join("")).join(" ") ?? null,
   bundleCid: (manifest, wasm, profile) => content.bundleCid(unhex(manifest), unhex(wasm), profile),
   checkCar: async (text, file) => {
     const found = await car.checkCar(text, unhex(file));

@@ -1,14 +1,19 @@
-// Makes crypto.js of noble's packages: `npm ci && node build.mjs TARGET`. The same packages give the same bytes.
+// Makes the console's vendored files of their packages: `npm ci && node build.mjs FOLDER`. The same packages give the same
+// bytes.
 import { build } from "esbuild";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 
 const version = (name) => JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url))).version;
-const banner = `// @noble/hashes ${version("@noble/hashes")} and @noble/secp256k1 ${version("@noble/secp256k1")}, MIT License,
-// Copyright (c) 2022 Paul Miller (https://paulmillr.com). Made by tests/e2e/vendored/build.mjs; not edited by hand.`;
+const MADE = "Made by tests/e2e/vendored/build.mjs; not edited by hand.";
+const NOBLE = `// @noble/hashes ${version("@noble/hashes")} and @noble/secp256k1 ${version("@noble/secp256k1")}, MIT License,
+// Copyright (c) 2022 Paul Miller (https://paulmillr.com). ${MADE}`;
+const UQR = `// @license uqr ${version("uqr")}, MIT License, Copyright (c) 2023 Anthony Fu and contributors,
+// with QR Code generator by Project Nayuki, MIT License. ${MADE}`;
 
-await build({
-  entryPoints: [new URL("entry.js", import.meta.url).pathname],
-  outfile: process.argv[2],
+const make = (entry, file, banner) => build({
+  entryPoints: [new URL(entry, import.meta.url).pathname],
+  outfile: join(process.argv[2], file),
   bundle: true,
   minify: true,
   format: "esm",
@@ -17,3 +22,6 @@ await build({
   legalComments: "none",
   banner: { js: banner },
 });
+
+await make("entry.js", "crypto.js", NOBLE);
+await make("qr-code.js", "qr-code.js", UQR);
