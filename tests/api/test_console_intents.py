@@ -192,9 +192,21 @@ async def test_each_move_has_its_time_to_the_second(operator: OperatorClient, cl
         clock.advance(seconds=seconds)
         await operator.move(intent, status)
     shown = await text_of(operator, intent)
-    assert "created2026-11-20 19:48:00" in shown
-    assert "enqueued19:48:02" in shown
-    assert "submitted2026-11-21 00:48:02" in shown
+    assert "created20 Nov 2026, 19:48:00" in shown
+    assert "enqueued20 Nov 2026, 19:48:02" in shown
+    assert "submitted21 Nov 2026, 00:48:02" in shown
+
+
+@pytest.mark.one_engine
+async def test_the_life_shows_the_moves_that_are_to_come(operator: OperatorClient) -> None:
+    intent = await operator.recorded(one(1, "0x"))
+    ahead = {"": 3, "enqueued": 2, "submitted": 1, "failed": 0}
+    for status, count in ahead.items():
+        if status:
+            await operator.move(intent, status)
+        page = (await operator.client.get(f"/console/intents/{intent}")).text
+        assert page.count('<li class="ahead">') == count, status
+    assert "not yet" not in page
 
 
 async def test_an_intent_that_has_not_ended_can_be_followed(operator: OperatorClient) -> None:

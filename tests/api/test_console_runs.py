@@ -52,7 +52,8 @@ async def test_a_reason_is_a_sentence_and_a_gap_is_counted(reader: httpx2.AsyncC
     assert "The function called abort: price is above the limit" in stopped
     missed = await text_of(reader, f"runs/{world.runs['missed']}")
     assert "No relayer of this operator ran then" in missed
-    assert re.search(r"Missed1 run, \d+ hours agoStatusa note of one relayerFuel", missed), missed
+    when = r"\d+ Nov 2026, \d\d:\d\d UTC \(\d+ hours ago\)"
+    assert re.search(rf"Missed1 run, {when}Statusa note of one relayerFuel", missed), missed
     assert "runs verify" not in missed
     assert "pending" not in await text_of(reader, "runs?result=missed")
     assert "It read no chain." in missed
@@ -114,10 +115,10 @@ async def test_the_list_of_runs_is_filtered_and_found(reader: httpx2.AsyncClient
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (cron(), "No relayer has recorded a run. Next due in "),
+        (cron(), "No relayer has recorded a run. Next due 21 Nov 2026, 00:00 UTC (in 4 hours)."),
         (event(), "No relayer has recorded a run. The next one is due with the next event."),
-        (once(startDate=NOW_MS + 2 * HOUR_MS), "No relayer has recorded a run. Next due in 2 hours."),
-        (once(), "No relayer has recorded a run. It was due now."),
+        (once(startDate=NOW_MS + 2 * HOUR_MS), "a run. Next due 20 Nov 2026, 21:48 UTC (in 2 hours)."),
+        (once(), "No relayer has recorded a run. It was due 20 Nov 2026, 19:48 UTC (now)."),
         (cron(endDate=NOW_MS + 60_000), "No relayer has recorded a run."),
     ],
 )

@@ -35,6 +35,36 @@ def relative(timestamp_ms: int, now_ms: int) -> Html:
     )  # fmt: skip
 
 
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def dated(timestamp_ms: int, now_ms: int) -> Html:
+    """`1 Dec 2026, 09:30 UTC (in 7 days)`, for a time that has room.
+
+    `times.js` keeps times true, and shows them in the reader's zone on demand, in the form that `data-as` names.
+    """
+    if timestamp_ms > DATED_MS_MAX:
+        return html('<span title="{} ms after 1970">after the year 9999</span>', timestamp_ms)
+    return html(
+        '<time datetime="{}" data-as="dated">{}, {} UTC ({})</time>',
+        iso_time(timestamp_ms), _day(timestamp_ms), iso_time(timestamp_ms)[11:16], relative_words(timestamp_ms, now_ms),
+    )  # fmt: skip
+
+
+def to_the_second(timestamp_ms: int, now_ms: int) -> Html:
+    """`1 Dec 2026, 09:30:07`, for steps that are seconds apart."""
+    return html(
+        '<time datetime="{}" data-as="second" title="{}">{}, {}</time>',
+        iso_time(timestamp_ms), relative_words(timestamp_ms, now_ms), _day(timestamp_ms), iso_time(timestamp_ms)[11:19],
+    )  # fmt: skip
+
+
+def _day(timestamp_ms: int) -> str:
+    """`1 Dec 2026`."""
+    year, month, day = iso_time(timestamp_ms)[:10].split("-")
+    return f"{int(day)} {_MONTHS[int(month) - 1]} {year}"
+
+
 def absolute(timestamp_ms: int) -> str:
     """`2026-11-20 19:48:00 UTC`."""
     if timestamp_ms > DATED_MS_MAX:
@@ -78,7 +108,13 @@ def bars(columns: Sequence[Bar], kinds: Sequence[str], *, label: str) -> Html:
     highest = max((sum(each.counts.values()) for each in columns), default=0)
     step = _WIDTH / max(len(columns), 1)
     drawn = [_bar(each, kinds, number * step, step, _HEIGHT / max(highest, 1)) for number, each in enumerate(columns)]
-    labels = [html("<span>{}</span>", absolute(each.at_ms)[11:16]) for each in columns[::_LABELLED]]
+    labels = [
+        html(
+            '<span><time datetime="{}" data-as="clock">{}</time></span>',
+            iso_time(each.at_ms), iso_time(each.at_ms)[11:16],
+        )
+        for each in columns[::_LABELLED]
+    ]  # fmt: skip
     return html(
         '<div class="plot"><div class="scale">{}</div><svg viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
         'aria-label="{}">{}</svg><div class="scale times">{}</div></div>',

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.log.types import LogEpoch, LogShown
 from muniment.protocol.runs.reasons import is_verdict
-from muniment.protocol.wire import DATED_MS_MAX, ms_of
+from muniment.protocol.wire import DATED_MS_MAX, iso_time, ms_of
 from muniment.service.console import reading
 from muniment.service.console.parts import absolute, identifier, relative, state, table
 from muniment.service.console.words import is_active, when
@@ -150,7 +150,7 @@ def deadline(intent: AnyIntent, now_ms: int) -> Html:
 
 def moment(timestamp_ms: int) -> Html:
     """An exact time, for logs."""
-    return html("<time>{}</time>", absolute(timestamp_ms))
+    return html('<time datetime="{}" data-as="exact">{}</time>', iso_time(timestamp_ms), absolute(timestamp_ms))
 
 
 # The dot beside each state, by the name that the style sheet has for it.

@@ -13,13 +13,13 @@ from muniment.service.console.page import page
 from muniment.service.console.parts import (
     TextField,
     action,
+    dated,
     facts,
     heading,
     identifier,
     link,
     listing_page,
     logged,
-    relative,
     table,
 )
 from muniment.service.context import Context
@@ -104,7 +104,7 @@ def _facts(function: Function, root: str, now_ms: int) -> Html:
     return facts([
         ("CID", identifier(function.cid, whole=True)),
         ("Creator", identifier(function.creator, f"{root}console/addresses/{function.creator}", whole=True)),
-        ("Deployed", relative(ms_of(function.created_at), now_ms)),
+        ("Deployed", dated(ms_of(function.created_at), now_ms)),
         ("Files", html(
             '<a href="{}/manifest">manifest.json</a> · <a href="{}/wasm">function.wasm</a> · '
             '<a href="{}ipfs/{}?format=car">both as a CAR</a>', api, api, root, function.cid,

@@ -15,15 +15,15 @@ from muniment.service.console.parts import (
     ChoiceField,
     TextField,
     TimeField,
-    absolute,
+    dated,
     facts,
     heading,
     identifier,
     listing_page,
     relative,
-    relative_words,
     state,
     table,
+    to_the_second,
 )
 from muniment.service.console.words import Tokens, asked_for, offered, operations_of, paid_on, shows_offers
 from muniment.service.context import Context
@@ -68,13 +68,13 @@ async def list_page(context: Context, request: Request) -> Page:
 
 _PROPOSAL: Final = ("Proposal", "Solver", "Status", "Offers", "Fees", "Signatures", "Transaction")
 _VERIFIED: Final = {True: "valid", False: "not valid", None: "cannot be told"}
-# `2026-11-20 19:48:00`, and its clock.
-_DATED, _CLOCK = 19, 8
 # `0x` and 130 digits.
 _SIGNATURE_LENGTH: Final = 132
 # Chains of a settlement contract that are named; others are counted.
 _NAMED_MAX: Final = 3
 _UNDECIDED: Final = ("created", "enqueued", "submitted")
+# The way to success.
+_WAY: Final = (*_UNDECIDED, "succeeded")
 
 
 @page("/console/intents/{hash}")
@@ -109,21 +109,17 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
 
 
 def _life_line(moves: Sequence[Move], now_ms: int) -> Html:
-    days = ["", *(absolute(each.at)[:10] if each.at else "" for each in moves)]
-    steps = [
-        html("<li>{}<br>{}", state(each.status), _moved(each, now_ms, has_day=day != days[number]))
-        for number, (each, day) in enumerate(zip(moves, days[1:], strict=True))
-    ]
+    """What became of the intent, and the moves that are to come if all goes well."""
+    steps = [html("<li>{}<br>{}", state(each.status), _moved(each, now_ms)) for each in moves]
+    last = moves[-1].status if moves else ""
+    ahead = _WAY[_WAY.index(last) + 1 :] if last in _WAY else ()
+    steps += [html('<li class="ahead">{}<br><span>not yet</span>', state(each)) for each in ahead]
     return html('<ol class="life" aria-label="Life of the intent">{}</ol>', steps)
 
 
-def _moved(move: Move, now_ms: int, *, has_day: bool) -> Html:
+def _moved(move: Move, now_ms: int) -> Html:
     """The time of a move: to the second, because moves are seconds apart."""
-    if not move.at:
-        return html('<span class="faint">time not known</span>')
-    exact = absolute(move.at).removesuffix(" UTC")
-    shown = exact if has_day or len(exact) != _DATED else exact[-_CLOCK:]
-    return html('<time title="{}">{}</time>', relative_words(move.at, now_ms), shown)
+    return to_the_second(move.at, now_ms) if move.at else html('<span class="faint">time not known</span>')
 
 
 def _changed(intent_hash: str, etag: str) -> Html:
@@ -201,8 +197,8 @@ class _Shown:
             ),
             ("Run", None if run is None else self._run(run, now_ms)),
             ("Settler", self._settler()),
-            ("Deadline", rows.deadline(intent, now_ms)),
-            ("Arrived", relative(ms_of(intent.created_at), now_ms)),
+            ("Deadline", dated(1000 * int(intent.deadline), now_ms)),
+            ("Arrived", dated(ms_of(intent.created_at), now_ms)),
             ("Validations", html("{}", intent.min_validations)),
             ("Fees at most", self._fees(fees) if fees else None),
             ("Transaction", self._transaction(intent.transaction_hash)),

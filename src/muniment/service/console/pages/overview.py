@@ -105,7 +105,7 @@ def _day(hours: Sequence[Hour] | None) -> Html:
         '{}{}<details><summary>The numbers</summary><div class="wide">{}</div></details>',
         heading(title, end=html('<ul class="legend">{}</ul>', legend)),
         bars([Bar(each.begin_ms, each.counts) for each in hours], _STACKED, label="Intents by hour and status"),
-        table(("Hour", *shown), lines, label="Intents by hour and status", numbers=shown),
+        table(("Hour (UTC)", *shown), lines, label="Intents by hour and status", numbers=shown),
     )
 
 

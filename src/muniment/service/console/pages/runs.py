@@ -16,6 +16,7 @@ from muniment.service.console.parts import (
     ChoiceField,
     TextField,
     TimeField,
+    dated,
     facts,
     heading,
     identifier,
@@ -101,14 +102,14 @@ def _facts(run: Run, trigger: Trigger, root: str, now_ms: int) -> Html:
         ("Hash", identifier(run.hash, whole=True)),
         ("Trigger", identifier(run.trigger_sig, f"{root}console/triggers/{run.trigger_sig}")),
         ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
-        ("Due", html("{}, {}", relative(run.timestamp, now_ms), _due(run))),
+        ("Due", html("{}, {}", dated(run.timestamp, now_ms), _due(run))),
         ("Missed", _missed(run, now_ms)),
         ("Status", _status(run)),
         ("Validations", _validations(run, trigger)),
         ("Fuel", html("{}", f"{int(run.fuel_used):,}")),
         ("Fee", None if run.fee == "0" else html("{}", run.fee)),
         ("Made by", strange(run.engine)),
-        ("Recorded", relative(ms_of(run.created_at), now_ms)),
+        ("Recorded", dated(ms_of(run.created_at), now_ms)),
     ])  # fmt: skip
 
 
@@ -143,10 +144,8 @@ def _missed(run: Run, now_ms: int) -> Html | None:
     if not (run.missed_count and run.from_ms and run.to_ms):
         return None
     if run.missed_count == 1:
-        return html("1 run, {}", relative(run.from_ms, now_ms))
-    return html(
-        "{} runs, {} to {}", f"{run.missed_count:,}", relative(run.from_ms, now_ms), relative(run.to_ms, now_ms)
-    )
+        return html("1 run, {}", dated(run.from_ms, now_ms))
+    return html("{} runs, {} to {}", f"{run.missed_count:,}", dated(run.from_ms, now_ms), dated(run.to_ms, now_ms))
 
 
 def _conflicts(run: Run, root: str) -> Html | None:

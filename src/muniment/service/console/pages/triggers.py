@@ -22,6 +22,7 @@ from muniment.service.console.parts import (
     TextField,
     TimeField,
     action,
+    dated,
     facts,
     heading,
     identifier,
@@ -29,7 +30,6 @@ from muniment.service.console.parts import (
     listing_page,
     logged,
     options,
-    relative,
     state,
     table,
 )
@@ -119,12 +119,12 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
         ("Fee limit", html("none") if limit == "0" else html("{} for each run", fee_in_words(limit))),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
-        ("Registered", relative(ms_of(trigger.created_at), now_ms)),
+        ("Registered", dated(ms_of(trigger.created_at), now_ms)),
     ])  # fmt: skip
 
 
 def _ends(trigger: Trigger, now_ms: int) -> Html:
-    return relative(trigger.end_date, now_ms) if trigger.end_date else html("never")
+    return dated(trigger.end_date, now_ms) if trigger.end_date else html("never")
 
 
 async def _function(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
@@ -162,7 +162,7 @@ def _next_run(trigger: Trigger, now_ms: int) -> Html | None:
     if trigger.config["type"] != CRON or is_active(trigger, now_ms) != "active":
         return None
     runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
-    return relative(runs[0], now_ms) if runs else html("none before it ends")
+    return dated(runs[0], now_ms) if runs else html("none before it ends")
 
 
 def _never_ran(trigger: Trigger, now_ms: int) -> Html:
@@ -172,18 +172,18 @@ def _never_ran(trigger: Trigger, now_ms: int) -> Html:
         due = NOTHING
     elif kind == CRON:
         runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
-        due = html(" Next due {}.", relative(runs[0], now_ms)) if runs else NOTHING
+        due = html(" Next due {}.", dated(runs[0], now_ms)) if runs else NOTHING
     elif kind == EVENT:
         due = html(" The next one is due with the next event.")
     else:
         start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
-        due = html(" {} due {}.", "It was" if start_ms <= now_ms else "Next", relative(start_ms, now_ms))
+        due = html(" {} due {}.", "It was" if start_ms <= now_ms else "Next", dated(start_ms, now_ms))
     return html("No relayer has recorded a run.{}", due)
 
 
 def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
     start = int(config.get("startDate", 0))
-    return relative(start, now_ms) if start else None
+    return dated(start, now_ms) if start else None
 
 
 async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:

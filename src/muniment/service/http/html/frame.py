@@ -38,6 +38,8 @@ _ICON: Final = (
     "r='10' fill='%238a1f2b'/%3E%3Cpath d='M5.5 13.5h1.8V9.2l2 3h1.4l2-3v4.3h1.8v-7h-1.7L10 10 7.2 6.5H5.5z' "
     "fill='white'/%3E%3C/svg%3E"
 )
+# A script listens to it: it changes what times are shown in.
+_ZONE: Final = html(' <button type="button" id="zone" class="text">Show local times</button>')
 # Features that a page may not use, and no referrer for the pages that it links to.
 _HEADERS: Final = (
     (b"content-type", b"text/html; charset=utf-8"),
@@ -92,14 +94,17 @@ def root_from(path: str) -> str:
 def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: Headers = ()) -> Ready[bytes]:
     """A page of the console, `root` being the way to the root of the service."""
     at = f"{root}{assets.path}/"
-    modules = [name for script in ("frame.js", *page.scripts) for name in (script, *assets.imports.get(script, ()))]
+    has_times = "<time" in page.body
+    scripts = ("frame.js", *(("times.js",) if has_times else ()), *page.scripts)
+    modules = [name for script in scripts for name in (script, *assets.imports.get(script, ()))]
     head = html("{}", [
         *(html('<link rel="stylesheet" href="{}{}">', at, name) for name in assets.styles),
         *(html('<link rel="modulepreload" href="{}{}">', at, name) for name in dict.fromkeys(modules)),
-        *(html('<script type="module" src="{}{}"></script>', at, name) for name in ("frame.js", *page.scripts)),
+        *(html('<script type="module" src="{}{}"></script>', at, name) for name in scripts),
     ])  # fmt: skip
     fields = (*_HEADERS, (b"content-security-policy", _WITH_SCRIPTS), (b"cache-control", b"no-cache"), *headers)
-    return Ready(_document(page, root, head, assets.release, has_console=True), fields, status)
+    foot = _foot(page, root, assets.release, has_console=True, zone=_ZONE if has_times else NOTHING)
+    return Ready(_document(page, root, head, foot, has_console=True), fields, status)
 
 
 def plain(
@@ -108,7 +113,8 @@ def plain(
     """A page that runs no script and asks for no file; `style` is what it has besides the frame's style sheet."""
     element, digest = _inline_style(style)
     fields = (*_HEADERS, (b"content-security-policy", _WITHOUT_SCRIPTS % digest), *headers)
-    return Ready(_document(page, root, element, "", has_console=has_console), fields, status)
+    foot = _foot(page, root, "", has_console=has_console)
+    return Ready(_document(page, root, element, foot, has_console=has_console), fields, status)
 
 
 def style_sheet() -> bytes:
@@ -123,7 +129,7 @@ def _inline_style(style: str) -> tuple[Html, bytes]:
     return style_element(sheet.decode()), b"sha256-" + base64.b64encode(hashlib.sha256(sheet).digest())
 
 
-def _document(page: Page, root: str, head: Html, release: str, *, has_console: bool) -> bytes:
+def _document(page: Page, root: str, head: Html, foot: Html, *, has_console: bool) -> bytes:
     links = (*_SECTIONS, _REFERENCE) if has_console else (_REFERENCE,)
     return html(
         '<!doctype html><html lang="en" data-root="{}"><head><meta charset="utf-8">'
@@ -131,17 +137,24 @@ def _document(page: Page, root: str, head: Html, release: str, *, has_console: b
         '<link rel="icon" href="{}">{}</head><body><a class="skip" href="#page">To the page</a>'
         '<header class="{}"><a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
         '<nav aria-label="Sections">{}{}</nav>{}</header>'
-        '<main id="page" tabindex="-1">{}</main><footer>{}{}<span>Times are UTC.</span>{}</footer></body></html>\n',
+        '<main id="page" tabindex="-1">{}</main>{}</body></html>\n',
         root, f"{page.title} · Muniment", _ICON, head,
         "top console" if has_console else "top", root, "console" if has_console else "docs", _SEAL,
         [_link(root, page.section, *each) for each in links],
         html('<a class="small" href="{}console/find">Find</a>', root) if has_console else None,
         _find(root) if has_console else None,
-        page.body,
+        page.body, foot,
+    ).encode()  # fmt: skip
+
+
+def _foot(page: Page, root: str, release: str, *, has_console: bool, zone: Html = NOTHING) -> Html:
+    return html(
+        '<footer>{}{}<span><span id="zone-words">Times are UTC.</span>{}</span>{}</footer>',
         html('<a href="{}">JSON</a>', page.json) if page.json else None,
         html('<a href="{}console/service">This service</a>', root) if has_console else None,
+        zone,
         html("<span>{}</span>", release) if release else None,
-    ).encode()  # fmt: skip
+    )
 
 
 def _link(root: str, current: str, section: str, path: str, words: str) -> Html:
