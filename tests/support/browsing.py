@@ -145,11 +145,11 @@ async def shift(page: Page) -> float:
 
 
 async def covered_section(page: Page) -> str | None:
-    """The link of the section that the page belongs to, if something hides the middle of it."""
+    """The link of the section that the page belongs to, if something covers the middle of it. A menu may be closed."""
     return await page.evaluate(
         """() => {
              const link = document.querySelector(".top nav a[aria-current]");
-             if (!link) return null;
+             if (!link?.checkVisibility()) return null;
              const box = link.getBoundingClientRect();
              const seen = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
              return seen === link ? null : link.textContent;
@@ -160,7 +160,10 @@ async def covered_section(page: Page) -> str | None:
 async def overflow(page: Page) -> list[str]:
     """The elements that make a page scroll sideways."""
     return await page.evaluate(
-        """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("main *")]
-             .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
-             .map((each) => each.outerHTML.slice(0, 120))"""
+        """() => {
+             if (document.documentElement.scrollWidth <= innerWidth) return [];
+             const wide = [...document.querySelectorAll("body *")]
+               .filter((each) => each.getBoundingClientRect().right > innerWidth + 1);
+             return ["the page", ...wide.map((each) => each.outerHTML.slice(0, 120))];
+           }"""
     )

@@ -172,12 +172,13 @@ Filter: TypeAlias = TextField | ChoiceField | TimeField
 
 
 def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
-    """The filters as a form, with the values in the address of `request`."""
+    """The filters as a form, with the values in the address of `request`; folded on a phone while none is used."""
     given = dict(parse_qsl(request.query[:_READ_MAX].decode("latin-1")))
     is_used = any(given.get(each.name) for each in filters)
     return html(
-        '<form class="filters" aria-label="Filter"><div class="fields">{}'
-        '<div class="send"><button>Filter</button>{}</div></div></form>',
+        '<details class="filters"{}><summary>Filter</summary><form aria-label="Filter"><div class="fields">{}'
+        '<div class="send"><button>Filter</button>{}</div></div></form></details>',
+        html(" open") if is_used else NOTHING,
         [_field(each, given) for each in filters],
         html(' <a class="button" href="?">All</a>') if is_used else None,
     )
@@ -243,6 +244,15 @@ def shortened(text: str) -> str:
     return text if len(text) <= 2 * kept + 3 else f"{text[: 2 + kept]}…{text[-kept:]}"
 
 
+def command(words: Html) -> Html:
+    """A command with a button that copies it."""
+    return html(
+        '<div class="code"><pre>{}</pre><button type="button" class="copy" aria-label="Copy the command"></button>'
+        "</div>",
+        words,
+    )
+
+
 def state(word: str) -> Html:
     """A state as a word with a dot, coloured by the style sheet."""
     return html('<span class="state {}">{}</span>', word, word)
@@ -255,13 +265,24 @@ def facts(pairs: Iterable[tuple[str, Html | None]]) -> Html:
     )
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Value]], *, label: str, numbers: Sequence[str] = ()) -> Html:
-    """A table, which phones show as cards. The columns in `numbers` are right-aligned."""
+def table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Value]],
+    *,
+    label: str,
+    numbers: Sequence[str] = (),
+    is_list: bool = False,
+) -> Html:
+    """A table, which phones show as cards: a line for each cell, or a few lines of a row of a list.
+
+    The columns in `numbers` are right-aligned.
+    """
     heads = [
         html('<th scope="col"{}>{}', html(' class="number"') if name in numbers else NOTHING, name) for name in names
     ]
     body = [html("<tr>{}", [_cell(name, cell, numbers) for name, cell in zip(names, row, strict=True)]) for row in rows]
-    return html('<table class="cards" aria-label="{}"><thead><tr>{}<tbody>{}</table>', label, heads, body)
+    kind = "cards list" if is_list else "cards"
+    return html('<table class="{}" aria-label="{}"><thead><tr>{}<tbody>{}</table>', kind, label, heads, body)
 
 
 def _cell(name: str, content: Value, numbers: Sequence[str]) -> Html:

@@ -50,7 +50,7 @@ def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, last: Mapping
         )
         for each in listed
     ]
-    return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",))
+    return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",), is_list=True)
 
 
 def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are_of_one_trigger: bool = False) -> Html:
@@ -70,7 +70,7 @@ def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are
     ]  # fmt: skip
     names = [each for each in _RUN if not (are_of_one_trigger and each == "Trigger")]
     shown = [[cell for name, cell in zip(_RUN, row, strict=True) if name in names] for row in rows]
-    return table(names, shown, label="Runs", numbers=("Intents", "Due", "Recorded"))
+    return table(names, shown, label="Runs", numbers=("Intents", "Due", "Recorded"), is_list=True)
 
 
 def awaits_others(run: Run) -> bool:
@@ -115,7 +115,7 @@ def intents(listed: Sequence[AnyIntent], root: str, now_ms: int, *, none: str) -
         )
         for each in listed
     ]
-    return table(_INTENT, rows, label="Intents", numbers=("Proposals", "Logs", "Arrived", "Deadline"))
+    return table(_INTENT, rows, label="Intents", numbers=("Proposals", "Logs", "Arrived", "Deadline"), is_list=True)
 
 
 def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) -> Html:
@@ -132,7 +132,7 @@ def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) 
         )
         for each in listed
     ]
-    return table(_FUNCTION, rows, label="Functions", numbers=("Deployed",))
+    return table(_FUNCTION, rows, label="Functions", numbers=("Deployed",), is_list=True)
 
 
 def user_of(intent: AnyIntent) -> str:

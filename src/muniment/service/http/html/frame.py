@@ -38,6 +38,8 @@ _ICON: Final = (
     "r='10' fill='%238a1f2b'/%3E%3Cpath d='M5.5 13.5h1.8V9.2l2 3h1.4l2-3v4.3h1.8v-7h-1.7L10 10 7.2 6.5H5.5z' "
     "fill='white'/%3E%3C/svg%3E"
 )
+# It opens the sections, which a narrow window shows on demand. No script is needed.
+_MENU: Final = html('<button type="button" class="menu-button" popovertarget="sections">Menu</button>')
 # A script listens to it: it changes what times are shown in.
 _ZONE: Final = html(' <button type="button" id="zone" class="text">Show local times</button>')
 # Features that a page may not use, and no referrer for the pages that it links to.
@@ -135,13 +137,13 @@ def _document(page: Page, root: str, head: Html, foot: Html, *, has_console: boo
         '<!doctype html><html lang="en" data-root="{}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>{}</title>'
         '<link rel="icon" href="{}">{}</head><body><a class="skip" href="#page">To the page</a>'
-        '<header class="{}"><a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
-        '<nav aria-label="Sections">{}{}</nav>{}</header>'
+        '<header class="{}">{}<a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
+        '<nav id="sections" aria-label="Sections"{}>{}</nav>{}</header>'
         '<main id="page" tabindex="-1">{}</main>{}</body></html>\n',
         root, f"{page.title} · Muniment", _ICON, head,
-        "top console" if has_console else "top", root, "console" if has_console else "docs", _SEAL,
-        [_link(root, page.section, *each) for each in links],
-        html('<a class="small" href="{}console/find">Find</a>', root) if has_console else None,
+        "top console" if has_console else "top", _MENU if has_console else None,
+        root, "console" if has_console else "docs", _SEAL,
+        html(" popover") if has_console else None, [_link(root, page.section, *each) for each in links],
         _find(root) if has_console else None,
         page.body, foot,
     ).encode()  # fmt: skip
