@@ -41,11 +41,11 @@ async def test_a_log_that_grows(reader: httpx2.AsyncClient, context: Context, cl
     await turn(context, clock)
     await deploy(reader)
     outline = Outline(ok(await reader.get(path)).text)
-    assert "open: registry.example/log/1, 2 signed entries. Keys and epochs" in outline.text  # the third is not signed
+    assert "open: registry.example/log/1, 2 signed entries. Keys and entries" in outline.text  # the third is not signed
     assert "Nothing new is logged" not in outline.text
     (link,) = (each for each in outline.links if each.endswith("log"))
-    answer = ok(await reader.get(str(httpx2.URL(f"http://test{path}").join(link)))).json()
-    assert answer["epochs"][0]["origin"] == "registry.example/log/1"
+    answer = ok(await reader.get(str(httpx2.URL(f"http://test{path}").join(link))))
+    assert "registry.example/log/1" in answer.text
 
 
 async def test_a_log_that_stands(reader: httpx2.AsyncClient, context: Context, clock: Clock, path: str) -> None:

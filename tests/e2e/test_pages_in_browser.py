@@ -39,6 +39,7 @@ PAGES: dict[str, Callable[[Registry], str]] = {
     "account": lambda _: "console/account",
     "home": lambda _: f"console/account?address={Wallet(62).address}",
     "wrong address": lambda _: "console/account?address=0x12",
+    "log": lambda _: "console/log",
     "service": lambda _: "console/service",
     "find": lambda _: "console/find?q=nothing",
     "refused": lambda _: "console/triggers/0x12",

@@ -71,9 +71,8 @@ class Watch:
         page.on("console", self.keep)
 
     def keep(self, message: ConsoleMessage) -> None:
-        """Keep errors and warnings, except for a record that is not in the log yet: the page asks again."""
-        is_early = "status of 404" in message.text and message.location["url"].endswith("/proof")
-        if message.type in {"error", "warning"} and not is_early:
+        """Keep errors and warnings."""
+        if message.type in {"error", "warning"}:
             self.faults.append(message.text)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.intents.operations import kinds_of
-from muniment.protocol.log.types import LogEpoch, LogShown
+from muniment.protocol.log.types import LogShown
 from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.wire import DATED_MS_MAX, iso_time, ms_of
 from muniment.service.console import reading
 from muniment.service.console.parts import absolute, identifier, relative, state, table
 from muniment.service.console.words import is_active, when
-from muniment.service.http.html.markup import Html, html, seen, strange
+from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.resources.log.routes import get_log
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def moment(timestamp_ms: int) -> Html:
     return html('<time datetime="{}" data-as="exact">{}</time>', iso_time(timestamp_ms), absolute(timestamp_ms))
 
 
-# The dot beside each state, by the name that the style sheet has for it.
+# The dot beside each state of the log, by the name that the style sheet has for it.
 _DOTS: Final = {"open": "ready", "closing": "ready", "frozen": "discarded", "halted": "failed", "closed": "ended"}
 _STANDS: Final = frozenset({"frozen", "halted"})
 
@@ -164,20 +164,27 @@ async def log_line(context: Context, request: Request, root: str) -> Html | None
         return None
     epochs = reading.decoded(await reading.whole(await get_log.handler(context, request)), LogShown).epochs
     if not epochs:
-        return html('It has not begun. <a href="{}log">As JSON</a>', root)
+        return html('It has not begun. <a href="{}console/log">About it</a>', root)
     epoch = epochs[0]
+    stop = meaning_of_stop(epoch.state, epoch.why)
     return html(
-        '<span class="state {}">{}</span>: <code>{}</code>, {} signed {}. <a href="{}log">Keys and epochs</a>{}',
-        _DOTS[epoch.state], epoch.state, epoch.origin,
-        f"{epoch.size:,}", "entry" if epoch.size == 1 else "entries", root, _meaning(epoch),
+        '{}: <code>{}</code>, {} signed {}. <a href="{}console/log">Keys and entries</a>{}',
+        log_state(epoch.state), epoch.origin, f"{epoch.size:,}", "entry" if epoch.size == 1 else "entries", root,
+        html(". {}", stop) if stop else None,
     )  # fmt: skip
 
 
-def _meaning(epoch: LogEpoch) -> Html | str:
-    if epoch.state not in _STANDS:
-        return ""
+def log_state(word: str) -> Html:
+    """The state of a log as a word with a dot."""
+    return html('<span class="state {}">{}</span>', _DOTS[word], word)
+
+
+def meaning_of_stop(word: str, why: str | None) -> Html:
+    """What the state of a stopped log means for readers; nothing for one that goes on."""
+    if word not in _STANDS:
+        return NOTHING
     return html(
-        '. <strong class="bad">Nothing new is logged: {}.</strong> The registry serves on; what it takes is logged '
+        '<strong class="bad">Nothing new is logged: {}.</strong> The registry serves on; what it takes is logged '
         "when its operator lets the log go on.",
-        seen(epoch.why or "the operator has not said why"),
+        seen(why or "the operator has not said why"),
     )

@@ -22,11 +22,12 @@ if (isKnown()) void import("./reader.js").then(({ begin }) => begin());
 else showButton();
 
 /**
- * Copy what stands in `data-copy`. A page over plain HTTP has no clipboard: there the text is shown and selected.
+ * Copy what stands in `data-copy`, or else before the button. A page over plain HTTP has no clipboard: there the text
+ * is shown and selected.
  * @param {HTMLButtonElement} button
  */
 async function copy(button) {
-  const text = button.dataset["copy"] ?? "";
+  const text = button.dataset["copy"] ?? button.previousElementSibling?.textContent ?? "";
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
     button.classList.add("copied");
@@ -72,4 +73,10 @@ function tell(words) {
   const told = element("p", { class: "told", role: "status" }, words);
   document.body.append(told);
   setTimeout(() => told.remove(), 8000);
+}
+
+// A command or an example names the registry as it is reached from here.
+for (const place of document.querySelectorAll(".here")) {
+  const here = new URL(document.documentElement.dataset["root"] ?? "./", document.baseURI);
+  place.textContent = here.href.replace(/\/$/, "");
 }

@@ -1,12 +1,13 @@
 // Whether a record is in the transparency log: the entry is built from the record, and the proof is checked here.
 
-import { Problem, ask, call } from "./api.js";
+import { ask, call } from "./api.js";
 import { element, fill, find, messageOf } from "./dom.js";
 import { checkProof, deactivationEntry, functionEntry, nameOf, signedAt, triggerEntry } from "./proofs/log.js";
 import { digest } from "./proofs/typed-data.js";
 import { hex } from "./proofs/bytes.js";
 
 const TRIES = 5;
+const WAIT_MS = 2_000;
 for (const place of [find("logged"), find("logged-end")]) if (place) void show(place);
 
 /** @param {HTMLElement} shown */
@@ -14,24 +15,26 @@ async function show(shown) {
   const verdict = element("p", { class: "verdict", "aria-live": "polite" }, "Checking …");
   fill(shown, shown.querySelector("h2"), verdict);
   try {
-    verdict.textContent = await prove(shown.dataset["path"] ?? "", shown.dataset["protocol"] ?? "");
-    shown.className = "check yes";
+    const words = await prove(shown.dataset["path"] ?? "", shown.dataset["protocol"] ?? "");
+    shown.className = words ? "check yes" : "check";
+    verdict.textContent = words ?? "Not yet. That usually takes a few seconds, and ten minutes at most.";
   } catch (error) {
-    const waits = error instanceof Problem && error.code === "not-logged-yet";
-    shown.className = waits ? "check" : "check no";
-    verdict.textContent = waits ? "Not yet. That usually takes a few seconds, and ten minutes at most." : `No. ${messageOf(error)}`;
+    shown.className = "check no";
+    verdict.textContent = `No. ${messageOf(error)}`;
   }
 }
 
 /**
- * The proved facts, in words.
+ * The proved facts, in words; null before the log has the record.
  * @param {string} path of the record
  * @param {string} protocol under whose name triggers are signed
  */
 async function prove(path, protocol) {
   const record = await call(path);
   const entry = entryOf(record, protocol);
-  const { checkpoint, index, vkeys } = await proofOf(path, entry);
+  const answer = await answerOf(`console/${path}/proof`, TRIES);
+  if (!answer) return null;
+  const { checkpoint, index, vkeys } = await proofOf(answer, entry);
   const [, at] = await Promise.all(vkeys.map((/** @type {string} */ each) => signedAt(checkpoint, each)));
   const where = `It is at index ${index.toLocaleString("en")} of ${checkpoint.size.toLocaleString("en")} entries in the log ${checkpoint.origin}`;
   if (at === null) return `Yes, by its hashes. ${where}. This browser has no Ed25519: the log's signature was not checked.`;
@@ -72,11 +75,10 @@ function entryOf(record, protocol) {
 }
 
 /**
- * @param {string} path
+ * @param {string} answer of the registry
  * @param {string} entry
  */
-async function proofOf(path, entry) {
-  const answer = await answerOf(`${path}/proof`, TRIES);
+async function proofOf(answer, entry) {
   const { note: checkpoint, index } = checkProof(entry, answer);
   const { epochs } = await call("log");
   const { vkeys } = epochs.find((/** @type {{origin: string}} */ each) => each.origin === checkpoint.origin) ?? {};
@@ -89,17 +91,14 @@ async function proofOf(path, entry) {
 }
 
 /**
- * The proof, as soon as there is one.
- * @param {string} path
+ * The proof, as soon as there is one; empty after so many looks without one.
+ * @param {string} path which answers 204 while there is none: a 404 would be an error of the page in the browser's log
  * @param {number} tries
  * @returns {Promise<string>}
  */
 async function answerOf(path, tries) {
-  try {
-    return await (await ask(path)).text();
-  } catch (error) {
-    if (tries <= 1 || !(error instanceof Problem) || error.code !== "not-logged-yet") throw error;
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
-    return answerOf(path, tries - 1);
-  }
+  const answer = await (await ask(path)).text();
+  if (answer || tries <= 1) return answer;
+  await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+  return answerOf(path, tries - 1);
 }

@@ -16,6 +16,7 @@ from muniment.service.console.parts import (
     ChoiceField,
     TextField,
     TimeField,
+    command,
     dated,
     facts,
     heading,
@@ -257,7 +258,6 @@ def _again(run: Run) -> Html | None:
         return None
     return html(
         "{}<p>That several relayers agree proves nothing to a stranger: one person may run them all. To know, run it "
-        "again on your own machine, with nodes that you trust:</p>"
-        "<pre>muniment runs verify {} --chains chains.toml</pre>",
-        heading("Run it again"), run.hash,
+        "again on your own machine, with nodes that you trust:</p>{}",
+        heading("Run it again"), command(html("muniment runs verify {} --chains chains.toml", run.hash)),
     )  # fmt: skip

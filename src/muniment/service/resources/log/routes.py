@@ -56,7 +56,7 @@ _FOR_EVER: Final = (b"cache-control", b"public, max-age=31536000, immutable")
 # Without the bytes that are read for it.
 _TILE: Final = Cost(2)
 # Some ten reads, and a tile of hashes for each level.
-_PROOF: Final = Cost(40)
+PROOF_COST: Final = Cost(40)
 _PROOF_ANSWERS: Final = {200: Answer("The proof, with the entry as `extra`", ("text/plain",))}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
@@ -212,7 +212,7 @@ _CREATOR: Final = msgspec.json.Decoder(_Creator)
 
 
 @operation(
-    "GET", "/triggers/{sig}/proof", cost=_PROOF, sheds=Shed.READ, answers=_PROOF_ANSWERS,
+    "GET", "/triggers/{sig}/proof", cost=PROOF_COST, sheds=Shed.READ, answers=_PROOF_ANSWERS,
     refuses=(UnknownPath, TriggerNotFound, NotLoggedYet, Integrity),
 )  # fmt: skip
 async def get_trigger_proof(context: Context, tail: Tail, request: Request, sig: Signature) -> Ready[bytes]:
@@ -230,7 +230,7 @@ async def get_trigger_proof(context: Context, tail: Tail, request: Request, sig:
 
 
 @operation(
-    "GET", "/functions/{cid}/proof", cost=_PROOF, sheds=Shed.READ, answers=_PROOF_ANSWERS,
+    "GET", "/functions/{cid}/proof", cost=PROOF_COST, sheds=Shed.READ, answers=_PROOF_ANSWERS,
     refuses=(UnknownPath, FunctionNotFound, NotLoggedYet, Integrity),
 )  # fmt: skip
 async def get_function_proof(
@@ -253,7 +253,7 @@ async def get_function_proof(
 
 
 @operation(
-    "GET", "/deactivations/{signature}/proof", cost=_PROOF, sheds=Shed.READ, answers=_PROOF_ANSWERS,
+    "GET", "/deactivations/{signature}/proof", cost=PROOF_COST, sheds=Shed.READ, answers=_PROOF_ANSWERS,
     refuses=(UnknownPath, NothingDeactivated, NotLoggedYet, Integrity),
 )  # fmt: skip
 async def get_deactivation_proof(context: Context, tail: Tail, request: Request, signature: Signature) -> Ready[bytes]:
