@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from muniment.protocol.errors import InvalidParameter, NotReady, Unavailable, UnknownPath
 from muniment.protocol.wire import ProvedText, Record, encode
 from muniment.service.auth.caller import SECURITY_SCHEMES
+from muniment.service.console.page import assets
 from muniment.service.context import Context
 from muniment.service.http.admission import is_within
 from muniment.service.http.openapi import openapi_document
@@ -383,7 +384,7 @@ def _openapi() -> Ready[dict[str, Any]]:
 
 @cache
 def _reference(*, has_console: bool) -> Ready[bytes]:
-    return reference_page(_document(), has_console=has_console)
+    return reference_page(_document(), assets() if has_console else None)
 
 
 @cache  # of the known codes: for others it raises, which is not kept

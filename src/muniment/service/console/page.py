@@ -16,6 +16,7 @@ from muniment.protocol.errors import InvalidParameter, UnknownPath
 from muniment.protocol.wire import ProvedText
 from muniment.service.http.html.frame import Assets, Page, framed, root_from, style_sheet
 from muniment.service.http.operation import Operation, operation
+from muniment.service.http.reference_pages import STYLE as REFERENCE_STYLE, reference_style
 from muniment.service.http.reply import Ready
 from muniment.service.http.request import Request
 from muniment.service.running.limits.costs import CONTENT, READ, Cost, Shed
@@ -108,6 +109,7 @@ def _files() -> Mapping[str, _File]:
     """All files by name, with compressed content."""
     contents = dict(_walk(files("muniment.service.console") / "assets", ""))
     contents[_STYLES] = style_sheet() + contents.pop("console.css")
+    contents[REFERENCE_STYLE] = reference_style()
     return {
         name: _File(sent := without_comments(content), gzip.compress(sent, mtime=0), _TYPES[name.rpartition(".")[2]])
         for name, content in contents.items()

@@ -1,40 +1,37 @@
-"""Pages for people: the reference of all operations and one page per error code. No script, nothing from elsewhere."""
+"""Pages for people: the reference of all operations and one page per error code. Both are read without a script.
+
+With the console, a script of the reference fills in the URL of the registry, filters the index, and sends requests.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any, Final, LiteralString
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from muniment.protocol.errors import UnknownPath
-from muniment.service.http.html.frame import Page, plain
-from muniment.service.http.html.markup import Html, html
-from muniment.service.http.reply import Ready
+from muniment.service.http.html.frame import Page, framed, plain
+from muniment.service.http.html.markup import NOTHING, Html, html
 
-# The style of the reference, added to that of the frame.
-_STYLE: Final = """
-:root{--get:#16734f;--post:#2457c5;--put:#8a5a00}
-@media(prefers-color-scheme:dark){:root{--get:#4ec796;--post:#82a8f8;--put:#e0b35c}}
-main{max-width:70rem}h1 small{font-size:1rem;color:var(--faint);font-weight:400}
-details{border:1px solid var(--line);border-radius:4px;padding:0 14px;background:var(--leaf)}
-details[open]{padding-bottom:14px}details>div{scroll-margin-top:4rem}main pre{max-height:26rem;overflow:auto}
-summary{padding:8px 0;display:flex;gap:14px;align-items:baseline;list-style:none;color:var(--ink)}
-summary::-webkit-details-marker{display:none}summary:hover code{text-decoration:underline}
-summary code{font-weight:600;overflow-wrap:anywhere}summary span{color:var(--faint);margin-left:auto;text-align:right}
-.get{color:var(--get)}.post{color:var(--post)}.put{color:var(--put)}summary b{min-width:3rem;font-size:12px}
-.contents{columns:3 15rem;margin:14px 0;padding:14px 21px;background:var(--soft);border-radius:4px}
-.contents div{break-inside:avoid;margin-bottom:14px}.contents a{display:block;padding:2px 0;overflow-wrap:anywhere}
-td:first-child{white-space:nowrap}main td a{display:inline-block;min-height:24px}
-@media(max-width:44rem){summary{flex-wrap:wrap}summary span{margin:0;text-align:left;width:100%}
-td:first-child{white-space:normal}main table{display:block;overflow-x:auto}}
-"""
+if TYPE_CHECKING:
+    from muniment.service.http.html.frame import Assets
+    from muniment.service.http.reply import Ready
+
+# The style of these pages among the files of the console, and their script.
+STYLE: Final = "reference.css"
+_SCRIPT: Final = "reference.js"
+_FILTER: Final = html(
+    '<input type="search" id="filter" aria-label="Filter the contents" placeholder="Filter" autocomplete="off" '
+    'spellcheck="false">'
+)
 
 Json = dict[str, Any]
 
 
-def reference_page(document: Json, *, has_console: bool) -> Ready[bytes]:
-    """The OpenAPI document as a page; with `has_console` its frame leads to the console."""
+def reference_page(document: Json, assets: Assets | None) -> Ready[bytes]:
+    """The OpenAPI document as a page; with the files of the console in the console's frame, and with a script."""
     info = document["info"]
     sections = [
         html(
@@ -43,13 +40,19 @@ def reference_page(document: Json, *, has_console: bool) -> Ready[bytes]:
         for tag, operations in _by_tag(document).items()
     ]  # fmt: skip
     body = html(
-        '<h1>{} <small>{}</small></h1><p>{}</p><p>For programs: <a href="openapi.json">/openapi.json</a> (OpenAPI 3.1).'
-        '</p>{}<h2 id="credentials">Credentials</h2>{}{}<h2 id="shapes">Shapes</h2>{}<h2 id="errors">Errors</h2>{}',
-        info["title"], info["version"], _prose(info["description"]), _contents(document), _credentials(document),
-        sections, [_shape(name, schema) for name, schema in sorted(document["components"]["schemas"].items())],
+        '<div class="reference"><div><h1>{} <small>{}</small></h1><p>{}</p><p>For programs: <a href="openapi.json">'
+        '/openapi.json</a> (OpenAPI 3.1). <code>$URL</code> in an example is the URL of this registry.</p></div>{}<div>'
+        '<h2 id="credentials">Credentials</h2>{}{}<h2 id="shapes">Shapes</h2>{}<h2 id="errors">Errors</h2>{}'
+        "</div></div>",
+        info["title"], info["version"], _prose(info["description"]),
+        _contents(document, _FILTER if assets else NOTHING), _credentials(document), sections,
+        [_shape(name, schema) for name, schema in sorted(document["components"]["schemas"].items())],
         _codes(document),
     )  # fmt: skip
-    return _page(f"{info['title']}: reference", body, "./", has_console=has_console)
+    title = f"{info['title']}: reference"
+    if assets is None:
+        return _plain(title, body, "./", has_console=False)
+    return framed(Page(title, body, "docs", scripts=(_SCRIPT,), styles=(STYLE,)), "./", assets)
 
 
 def error_page(code: str, document: Json, *, has_console: bool) -> Ready[bytes]:
@@ -62,11 +65,16 @@ def error_page(code: str, document: Json, *, has_console: bool) -> Ready[bytes]:
         '<p><a href="../docs#errors">All operations and codes</a></p>',
         known["title"], code, known["status"], _prose(known["meaning"]),
     )  # fmt: skip
-    return _page(f"{known['title']} ({code})", body, "../", has_console=has_console)
+    return _plain(f"{known['title']} ({code})", body, "../", has_console=has_console)
 
 
-def _page(title: str, body: Html, root: str, *, has_console: bool) -> Ready[bytes]:
-    return plain(Page(title, body, "docs"), root, has_console=has_console, style=_STYLE)
+def reference_style() -> bytes:
+    """The style of these pages, besides that of the frame."""
+    return (files("muniment.service.http.html") / STYLE).read_bytes()
+
+
+def _plain(title: str, body: Html, root: str, *, has_console: bool) -> Ready[bytes]:
+    return plain(Page(title, body, "docs"), root, has_console=has_console, style=reference_style().decode())
 
 
 def _prose(text: str) -> Html:
@@ -99,14 +107,14 @@ def _heading(tag: str) -> str:
     return {"app": "The service itself"}.get(tag, tag.capitalize())
 
 
-def _contents(document: Json) -> Html:
+def _contents(document: Json, first: Html) -> Html:
     groups = [
         html("<div><strong>{}</strong>{}</div>", _heading(tag), [_content(*each) for each in operations])
         for tag, operations in _by_tag(document).items()
     ]
     rest = [html('<a href="#{}">{}</a>', name, name.capitalize()) for name in ("credentials", "shapes", "errors")]
     return html(
-        '<nav class="contents" aria-label="Contents">{}<div><strong>And</strong>{}</div></nav>', groups, rest
+        '<nav class="contents" aria-label="Contents">{}{}<div><strong>And</strong>{}</div></nav>', first, groups, rest
     )  # fmt: skip
 
 
@@ -132,22 +140,35 @@ def _header(scheme: Json) -> str:
 # A link opens closed details when its target is inside (HTML, ancestor revealing algorithm): ids are on the content.
 def _operation(method: str, path: str, described: Json, document: Json) -> Html:
     parts = [html("<p>{}</p>", _prose(described["description"]))]
-    if security := described.get("security"):
-        schemes = document["components"]["securitySchemes"]
-        names = [_code(_header(schemes[name])) for each in security for name in each]
-        parts.append(html("<p>Credential: {}</p>", _joined(" or ", names)))
+    headers = _headers(described, document)
+    if headers:
+        parts.append(html("<p>Credential: {}</p>", _joined(" or ", map(_code, headers))))
     if described["parameters"]:
         parts.append(_parameters(described["parameters"]))
     for media_type, content in described.get("requestBody", {}).get("content", {}).items():
         parts.append(html("<h3>Body</h3><p>{}: {}</p>", _code(media_type), _form(content["schema"])))
     parts += (
         html("<h3>Try it</h3>{}", _pre(_curl(method, path, described, document))),
+        html('<div class="try" data-path="{}" data-headers="{}"></div>', path, "\n".join(headers))
+        if _can_be_sent(method, described)
+        else html(""),
         _answers(described["responses"], document),
     )
     return html(
         '<details><summary><b class="{}">{}</b>{}<span>{}</span></summary><div id="{}">{}</div></details>',
         method, method.upper(), _code(path), _prose(described["summary"]), described["operationId"], parts,
     )  # fmt: skip
+
+
+def _headers(described: Json, document: Json) -> list[str]:
+    """The header fields that may carry the credential of an operation."""
+    schemes = document["components"]["securitySchemes"]
+    return [_header(schemes[name]) for each in described.get("security", []) for name in each]
+
+
+def _can_be_sent(method: str, described: Json) -> bool:
+    """Whether the page may send the request: it changes nothing, and its answer ends."""
+    return method == "get" and "text/event-stream" not in described["responses"].get("200", {}).get("content", {})
 
 
 def _parameters(parameters: list[Json]) -> Html:
@@ -158,7 +179,7 @@ def _parameters(parameters: list[Json]) -> Html:
         )
         for each in parameters
     ]  # fmt: skip
-    return html("<h3>Parameters</h3><table><tr><th>Name<th>In<th>Form<th>Meaning{}</table>", rows)
+    return html('<h3>Parameters</h3><table class="parameters"><tr><th>Name<th>In<th>Form<th>Meaning{}</table>', rows)
 
 
 def _form(schema: Json) -> Html:
@@ -193,8 +214,8 @@ def _example(schema: Json, document: Json) -> Any:
 
 def _curl(method: str, path: str, described: Json, document: Json) -> str:
     line = f"curl {'' if method == 'get' else f'-X {method.upper()} '}$URL{path}"
-    for each in described.get("security", [])[:1]:
-        line += f" -H '{_header(document['components']['securitySchemes'][next(iter(each))])}: …'"
+    for each in _headers(described, document)[:1]:
+        line += f" -H '{each}: …'"
     content = described.get("requestBody", {}).get("content", {})
     if "multipart/form-data" in content:
         line += " -F file=@manifest.json -F file=@function.wasm"

@@ -72,6 +72,8 @@ class Page(NamedTuple):
     json: str = ""
     # The modules that the page runs besides the frame's own.
     scripts: tuple[str, ...] = ()
+    # The style sheets that the page has besides those of all pages.
+    styles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Assets:
 
     path: str
     release: str
-    # All style sheets, and for each module the modules that it imports, so that a browser asks for all at once.
+    # The style sheets of all pages, and for each module those that it imports, so that a browser asks for all at once.
     styles: tuple[str, ...]
     imports: dict[str, tuple[str, ...]]
 
@@ -100,7 +102,7 @@ def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: He
     scripts = ("frame.js", *(("times.js",) if has_times else ()), *page.scripts)
     modules = [name for script in scripts for name in (script, *assets.imports.get(script, ()))]
     head = html("{}", [
-        *(html('<link rel="stylesheet" href="{}{}">', at, name) for name in assets.styles),
+        *(html('<link rel="stylesheet" href="{}{}">', at, name) for name in (*assets.styles, *page.styles)),
         *(html('<link rel="modulepreload" href="{}{}">', at, name) for name in dict.fromkeys(modules)),
         *(html('<script type="module" src="{}{}"></script>', at, name) for name in scripts),
     ])  # fmt: skip
