@@ -35,7 +35,7 @@ async def test_an_owner_sees_the_active_triggers_and_what_they_do(reader: httpx2
     shown = await home(reader)
     assert f"../console/triggers/{world.triggers[0]['sig']}" in shown.links
     assert f"../console/triggers/{world.triggers[4]['sig']}" not in shown.links  # it has ended
-    for words in ("Your active triggers 1", "Sweep rewards · every 6 hours", "“Sweep rewards to the treasury”"):
+    for words in ("Active triggers 1", "Sweep rewards · every 6 hours", "“Sweep rewards to the treasury”"):
         assert words in shown.text
     assert re.search(r"next in \d hours · \d{4}-\d\d-\d\d \d\d:00 UTC", shown.text)
     monthly = await home(reader, OWNERS[2])
@@ -124,7 +124,7 @@ async def test_as_many_triggers_are_shown_as_one_signature_ends(reader: httpx2.A
         config = once(startDate=4_000_000_000_000) if number == TRIGGER_SIGS_MAX else cron()
         await register(reader, TriggerDraft(cid, owner, version=f"1.0.{number}", config=config))
     shown = await home(reader, owner)
-    assert "Your active triggers 100+" in shown.text
+    assert "Active triggers 100+" in shown.text
     assert "The newest 100. All of them" in shown.text
     assert shown.tags.count("li") == TRIGGER_SIGS_MAX
     assert f"../console/triggers?signer={owner.address}&active=true" in shown.links

@@ -153,7 +153,7 @@ async def test_the_overview_leads_to_what_runs_in_the_name_of_the_wallet(window:
     async with opened(window, "console", wallet) as (page, _):
         await connect(page, wallet)
         await expect(page).to_have_url(re.compile(f"console/account.address={wallet.address}$"))
-        await expect(page.get_by_role("heading", name="Your active triggers")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Active triggers")).to_be_visible()
         await page.get_by_role("link", name="Account", exact=True).click()
         await expect(page).to_have_url(re.compile(f"console/account.address={wallet.address}$"))
 

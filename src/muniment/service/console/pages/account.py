@@ -81,7 +81,9 @@ async def account_page(context: Context, request: Request) -> Page:
 
 def _asking(given: str, fault: str, lifetime_s: int, root: str) -> Html:
     mark = html(' aria-invalid="true" aria-describedby="fault"') if fault else NOTHING
-    words = html('<p class="bad" id="fault">{}. Copy the address from your wallet.</p>', strange(fault))
+    words = html(
+        '<p class="bad" id="fault">{}. Copy the address from your wallet.</p>', strange(fault[:1].upper() + fault[1:])
+    )
     return html(
         '<h1>Account</h1><p>See what runs in the name of a wallet, and stop it.</p><div id="account" '
         'data-lifetime="{}"></div><form action="account"><label><span>Or look at an address</span><input '
@@ -125,7 +127,7 @@ class _Owned:
         """The active triggers: each can be stopped, or several at once."""
         ended = link(f"{root}console/triggers?signer={self._address}&active=false", "Ended ones")
         count = f"{len(self._active):,}{'+' if self._has_more else ''}"
-        title = heading(html("Your active triggers <small>{}</small>", count), end=ended)
+        title = heading(html("Active triggers <small>{}</small>", count), end=ended)
         if not self._active:
             return html('{}<p class="empty">Nothing runs in the name of this address.</p>', title)
         more = html(
@@ -136,6 +138,7 @@ class _Owned:
             '{}<div class="stops"><label class="all"><input type="checkbox" id="all"> All</label>'
             '<button type="button" class="danger" id="stop" disabled>Stop the chosen</button>'
             '<span id="stop-told" class="bad" role="status"></span></div>'
+            "<noscript><p>Without a script, <code>muniment triggers deactivate</code> stops them.</p></noscript>"
             '<ul class="owned" aria-label="Active triggers">{}</ul>{}',
             title, [self._row(each, root) for each in self._active], more if self._has_more else None,
         )  # fmt: skip
