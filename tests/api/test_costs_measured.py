@@ -259,6 +259,10 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
         Asked("GET /console/runs/{hash}", f"/console/runs/{hash_of(runs[0])}"),
         Asked("GET /console/intents", "/console/intents"),
         Asked("GET /console/intents/{hash}", f"/console/intents/{hashes[0]}"),
+        Asked("GET /console/log", "/console/log"),
+        Asked("GET /console/triggers/{sig}/proof", f"/console/triggers/{sig}/proof"),
+        Asked("GET /console/functions/{cid}/proof", f"/console/functions/{cid}/proof"),
+        Asked("GET /console/deactivations/{signature}/proof", f"/console/deactivations/{signature}/proof", status=204),
         Asked("GET /", "/", headers={"accept": "text/html"}, status=303),
     ]
 

@@ -81,6 +81,7 @@ async def test_a_credential_is_stored_nowhere(window: Window) -> None:
         watch.expect_refusals()
 
 
+@pytest.mark.long
 async def test_the_reference_with_open_parts_fits_and_is_accessible(window: Window) -> None:
     async with watched(window) as (page, _):
         for width in (390, 768, 1280):
@@ -88,6 +89,8 @@ async def test_the_reference_with_open_parts_fits_and_is_accessible(window: Wind
             await page.goto("docs")
             await page.evaluate("for (const each of document.querySelectorAll('main details')) each.open = true")
             assert await overflow(page) == [], width
+            index = page.get_by_role("navigation", name="Contents")
+            assert await index.evaluate("(each) => each.scrollWidth <= each.clientWidth"), width
             assert await violations(page) == [], width
 
 
