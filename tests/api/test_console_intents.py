@@ -57,7 +57,8 @@ WORDS: dict[str, tuple[IntentDraft, list[str]]] = {
     "swap": (one(0, swap_data()), ["gives 1.5 USDC on Base", f"gets at least 1.4 DAI on Base, for {SHORT}"]),
     "transfer": (one(1, transfer_data()), [f"0.25 USDC to {SHORT} on Base"]),
     "coin": (one(1, transfer_data(56, token=COIN, amount=3 * 10**16)), ["0.03 BNB to", "on BNB Smart Chain"]),
-    "call": (one(2, call_data(value=10**15)), ["on Base, function 0xa9059cbb, 68 bytes, with 0.001 ETH"]),
+    "call": (one(2, call_data(value=10**15)), ["function transfer(address,uint256), 68 bytes, with 0.001 ETH"]),
+    "unknown call": (one(2, call_data(data=b"\x12\x34\x56\x78")), ["function 0x12345678 not well known, 4 bytes"]),
     "empty call": (one(2, call_data(data=b"", value=1)), ["on Base, with 0.000000000000000001 ETH"]),
     "unknown chain": (one(1, transfer_data(77, amount=1_234_567)), ["1 234 567 of 0x8335…2913", "on chain 77"]),
     "unknown token": (one(1, transfer_data(token=Wallet(3).address)), ["250 000 of 0x"]),
@@ -68,7 +69,7 @@ WORDS: dict[str, tuple[IntentDraft, list[str]]] = {
         several((3, swap_data(destination=10)), (4, dynamic_call_data(2))),
         ["Cross-chain swap", "gives 1.5 USDC on Base", "on OP Mainnet, for", "2 calls on Base, made up when they run"],
     ),
-    "second call": (several((2, call_data(1))), ["Call", "on Ethereum, function 0xa9059cbb"]),
+    "second call": (several((2, call_data(1))), ["Call", "on Ethereum, function transfer(address,uint256)"]),
 }  # fmt: skip
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from muniment.protocol.intents.lifecycle import INTENT_MOVES
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.log.types import LogShown
 from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.wire import DATED_MS_MAX, iso_time, ms_of
 from muniment.service.console import reading
-from muniment.service.console.parts import absolute, identifier, relative, state, table
-from muniment.service.console.words import is_active, when
+from muniment.service.console.beside import SIGNED_MAX, sig_of
+from muniment.service.console.brief import intent_line, next_run, trigger_line, when
+from muniment.service.console.parts import absolute, identifier, relative, shortened, state, table
+from muniment.service.console.words import is_active
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.resources.log.routes import get_log
 
@@ -21,36 +24,84 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyIntent
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
+    from muniment.service.console.beside import Beside
     from muniment.service.context import Context
+    from muniment.service.http.html.markup import Value
     from muniment.service.http.request import Request
+    from muniment.service.resources.triggers.counting import Signed
 
-_TRIGGER: Final = ("Trigger", "Description", "When", "Signer", "State", "Last run", "Registered")
+_TRIGGER: Final = ("Trigger", "When", "State", "Signer", "Registered")
 _RUN: Final = ("Run", "Trigger", "Result", "Reason", "Intents", "Status", "Relayer", "Due", "Recorded")
-_INTENT: Final = ("Intent", "Operation", "User", "Status", "Proposals", "Logs", "Arrived", "Deadline")
-_FUNCTION: Final = ("Function", "CID", "Description", "Creator", "Deployed")
+_INTENT: Final = ("Intent", "Function", "Status", "User", "Arrived")
+_FUNCTION: Final = ("Function", "Signed with it", "Creator", "Deployed")
 _IN_CONFLICT: Final = html(', <span class="bad">in conflict</span>')
+# Characters of a text of a stranger in a row.
+_TEXT_MAX: Final = 100
 
 
-def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, last: Mapping[str, Run], none: str) -> Html:
+def triggers(
+    listed: Sequence[Trigger], root: str, now_ms: int, *, beside: Beside, none: str, without: str = ""
+) -> Html:
     """Triggers as a table, or the sentence `none`; `root` leads from the page to the root of the service.
 
-    `last` are the newest runs by the signature of their trigger.
+    `without` is the name of a column that the page says already.
     """
     if not listed:
         return html('<p class="empty">{}</p>', none)
     rows = [
         (
-            identifier(each.sig, f"{root}console/triggers/{each.sig}"),
-            strange(each.description),
-            when(each.config),
+            _trigger(each, root, beside),
+            html("{}{}", when(each.config, beside.chains), _next(each, now_ms)),
+            html(
+                "{}{}",
+                _filtered(word := is_active(each, now_ms), f"{root}console/triggers?active={_bool(word == 'active')}"),
+                _last(beside.runs[each.sig], root, now_ms) if each.sig in beside.runs else None,
+            ),
             identifier(each.signer, f"{root}console/addresses/{each.signer}"),
-            state(is_active(each, now_ms)),
-            _result(last[each.sig], root, now_ms) if each.sig in last else "–",
             relative(ms_of(each.created_at), now_ms),
         )
         for each in listed
     ]
-    return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",), is_list=True)
+    return _without(without, _TRIGGER, rows, label="Triggers", numbers=("Registered",))
+
+
+def _trigger(trigger: Trigger, root: str, beside: Beside) -> Html:
+    """The function and what it is given; below, the note, which nobody signed, and the signature."""
+    function = beside.function(str(trigger.function_cid))
+    name = strange(function.name) if function else html("Function {}", shortened(trigger.function_cid))
+    return html(
+        '<a class="row" href="{}console/triggers/{}">{}</a>{}{}<span class="sub">“{}” {}</span>',
+        root, trigger.sig, name, html(" <small>{}</small>", str(function.version)) if function else None,
+        html('<span class="does">{}</span>', line)
+        if (line := trigger_line(trigger, beside.tokens, beside.chains))
+        else None,
+        _text(trigger.description), identifier(trigger.sig),
+    )  # fmt: skip
+
+
+def _next(trigger: Trigger, now_ms: int) -> Html | None:
+    run = next_run(trigger, now_ms)
+    return html('<span class="sub">next {}</span>', run) if run else None
+
+
+def _text(text: str) -> Html:
+    return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…")
+
+
+def _bool(value: bool) -> str:  # noqa: FBT001 - it is the text of it
+    return "true" if value else "false"
+
+
+def _filtered(word: str, href: str) -> Html:
+    """A state that leads to all records in this state."""
+    return html('<a class="state {}" href="{}">{}</a>', word, href, word)
+
+
+def _without(name: str, names: Sequence[str], rows: Sequence[Sequence[Value]], **options: Any) -> Html:
+    """A table without the column `name`."""
+    kept = [number for number, each in enumerate(names) if each != name]
+    shown = [[row[number] for number in kept] for row in rows]
+    return table([names[number] for number in kept], shown, is_list=True, **options)
 
 
 def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are_of_one_trigger: bool = False) -> Html:
@@ -91,48 +142,84 @@ def relayer(address: str, root: str) -> Html:
     return identifier(address, f"{root}console/runs?relayer={address}")
 
 
-def _result(run: Run, root: str, now_ms: int) -> Html:
+def _last(run: Run, root: str, now_ms: int) -> Html:
     return html(
-        '<a href="{}console/runs/{}">{}</a> <span class="faint">{}</span>',
-        root, run.hash, state(run.result), relative(run.timestamp, now_ms),
+        '<span class="sub">last run <a href="{}console/runs/{}">{}</a> {}</span>',
+        root, run.hash, run.result, relative(run.timestamp, now_ms),
     )  # fmt: skip
 
 
-def intents(listed: Sequence[AnyIntent], root: str, now_ms: int, *, none: str) -> Html:
-    """Intents as a table, or the sentence `none`."""
+def intents(
+    listed: Sequence[AnyIntent], root: str, now_ms: int, *, beside: Beside, none: str, without: str = ""
+) -> Html:
+    """Intents as a table, or the sentence `none`; `without` is the name of a column that the page says already."""
     if not listed:
         return html('<p class="empty">{}</p>', none)
     rows = [
         (
-            identifier(each.hash, f"{root}console/intents/{each.hash}"),
-            ", ".join(kinds_of(each)),
+            html(
+                '<a class="row" href="{}console/intents/{}">{}</a><span class="sub">{} {}</span>',
+                root, each.hash, intent_line(each, beside.tokens, beside.chains), ", ".join(kinds_of(each)),
+                identifier(each.hash),
+            ),
+            _function_of(each, root, beside),
+            html("{}{}", _filtered(each.status, f"{root}console/intents?status={each.status}"), _due(each, now_ms)),
             identifier(user := user_of(each), f"{root}console/addresses/{user}"),
-            state(each.status),
-            len(each.proposals),
-            len(each.logs),
             relative(ms_of(each.created_at), now_ms),
-            deadline(each, now_ms),
         )
         for each in listed
-    ]
-    return table(_INTENT, rows, label="Intents", numbers=("Proposals", "Logs", "Arrived", "Deadline"), is_list=True)
+    ]  # fmt: skip
+    return _without(without, _INTENT, rows, label="Intents", numbers=("Arrived",))
 
 
-def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) -> Html:
-    """Functions as a table, or the sentence `none`."""
+def _function_of(intent: AnyIntent, root: str, beside: Beside) -> Html:
+    """The function of the trigger of an intent."""
+    trigger = beside.triggers.get(sig := sig_of(intent))
+    if trigger is None:
+        return html("–")
+    function = beside.function(str(trigger.function_cid))
+    name = strange(function.name) if function else html("{}", shortened(trigger.function_cid))
+    return html('<a href="{}console/triggers/{}" title="Its trigger">{}</a>', root, sig, name)
+
+
+def _due(intent: AnyIntent, now_ms: int) -> Html | None:
+    """The deadline of an intent that is still open."""
+    if not INTENT_MOVES[intent.status]:
+        return None
+    return html('<span class="sub">deadline {}</span>', deadline(intent, now_ms))
+
+
+def functions(
+    listed: Sequence[Function], root: str, now_ms: int, *, signed: Mapping[bytes, Signed], none: str, without: str = ""
+) -> Html:
+    """Functions as a table, or the sentence `none`; `signed` counts the triggers by the digest of the function."""
     if not listed:
         return html('<p class="empty">{}</p>', none)
     rows = [
         (
-            html('<a href="{}console/functions/{}">{}</a> {}', root, each.cid, strange(each.name), str(each.version)),
-            identifier(each.cid, f"{root}console/functions/{each.cid}"),
-            strange(each.description),
+            html(
+                '<a class="row" href="{}console/functions/{}">{}</a> <small>{}</small><span class="does">{}</span>'
+                '<span class="sub">{}</span>',
+                root, each.cid, strange(each.name), str(each.version), _text(each.description), identifier(each.cid),
+            ),
+            _signed(each, root, signed.get(each.cid.digest)),
             identifier(each.creator, f"{root}console/addresses/{each.creator}"),
             relative(ms_of(each.created_at), now_ms),
         )
         for each in listed
-    ]
-    return table(_FUNCTION, rows, label="Functions", numbers=("Deployed",), is_list=True)
+    ]  # fmt: skip
+    return _without(without, _FUNCTION, rows, label="Functions", numbers=("Deployed",))
+
+
+def _signed(function: Function, root: str, count: Signed | None) -> Html:
+    if count is None or not count.triggers:
+        return html('<span class="faint">no active trigger</span>')
+    more = " or more" if count.triggers >= SIGNED_MAX else ""
+    return html(
+        '<a href="{}console/triggers?functionCid={}&active=true">{}{} active trigger{}</a> of {}{} signer{}',
+        root, function.cid, count.triggers, more, "" if count.triggers == 1 else "s",
+        count.signers, more, "" if count.signers == 1 else "s",
+    )  # fmt: skip
 
 
 def user_of(intent: AnyIntent) -> str:

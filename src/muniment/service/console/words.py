@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from muniment.chains.catalogue import NATIVE
 from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
 from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.selectors import SELECTOR_BYTES, call_in_words
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Proposal
-from muniment.protocol.triggers.typed_data import CRON, EVENT
-from muniment.service.console.parts import identifier
+from muniment.service.console.parts import identifier, shortened
 from muniment.service.http.html.markup import Html, html, strange
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from muniment.chains.catalogue import Chain
     from muniment.chains.token_lists import TokenLists
@@ -37,23 +37,46 @@ class Tokens:
         One address may be different tokens on different chains: unless the chains that know it agree, the amount stays
         in base units.
         """
-        known = {found for each in chain_ids if (found := self._unit(each, token)) is not None}
-        if len(known) != 1:
-            whose = html("the chain's coin") if token == NATIVE else identifier(token)
+        return self._amount(value, token, chain_ids, identifier)
+
+    def amount_in_line(self, value: int, token: Address, chain_ids: Collection[int]) -> Html:
+        """The same for a row: without a button that copies the address of an unknown token."""
+        return self._amount(value, token, chain_ids, plain)
+
+    def name(self, token: Address, chain_ids: Collection[int]) -> Html:
+        """The symbol of a token on these chains, else its address, shortened."""
+        unit = self._unit(token, chain_ids)
+        return html('<span title="{}">{}</span>', token, strange(unit[0])) if unit else plain(token)
+
+    def _amount(
+        self, value: int, token: Address, chain_ids: Collection[int], named: Callable[[Address], Html]
+    ) -> Html:  # fmt: skip
+        unit = self._unit(token, chain_ids)
+        if unit is None:
+            whose = html("the chain's coin") if token == NATIVE else named(token)
             return html('<span class="amount">{}</span> of {}', grouped(value), whose)
-        ((symbol, decimals),) = known
+        symbol, decimals = unit
         return html(
             '<span class="amount" title="{} base units of {}">{}\N{NO-BREAK SPACE}{}</span>',
             value, token, units(value, decimals), strange(symbol),
         )  # fmt: skip
 
-    def _unit(self, chain_id: int, token: Address) -> tuple[str, int] | None:
-        """The symbol and the decimals of a token."""
+    def _unit(self, token: Address, chain_ids: Collection[int]) -> tuple[str, int] | None:
+        """The symbol and the decimals of a token; None unless the chains that know it agree."""
+        known = {found for each in chain_ids if (found := self._unit_on(each, token)) is not None}
+        return next(iter(known)) if len(known) == 1 else None
+
+    def _unit_on(self, chain_id: int, token: Address) -> tuple[str, int] | None:
         chain = self._chains.get(chain_id)
         if chain is not None and token == NATIVE:
             return chain.native_symbol, chain.native_decimals
         found = self._lists.token(chain_id, token)
         return (found.symbol, found.decimals) if found else None
+
+
+def plain(address: Address) -> Html:
+    """An address, shortened, without a button."""
+    return html('<span class="mono" title="{}">{}</span>', address, shortened(address))
 
 
 def units(value: int, decimals: int) -> str:
@@ -80,13 +103,6 @@ def is_active(trigger: Trigger, now_ms: int) -> str:
     if trigger.deactivate_sig:
         return "deactivated"
     return "ended" if 0 < trigger.end_date <= now_ms else "active"
-
-
-def when(config: Mapping[str, Any]) -> Html:
-    """The start condition of a run, in a few words."""
-    if config["type"] == CRON:
-        return html("<code>{}</code>", str(config["schedule"]))
-    return html("event") if config["type"] == EVENT else html("once")
 
 
 def delta(text: str) -> str:
@@ -132,16 +148,16 @@ _BYTES_MAX: Final = 16 * 1024
 _SHOWN_MAX: Final = 20
 # Swaps of one intent for which offers are put into words: a page has up to 50 proposals.
 _OFFERS_MAX: Final = 4
-_SELECTOR: Final = 4
 _AMOUNTS: Final = ListOf(TupleOf((ADDRESS, UINT256)))
 _SWAP: Final = TupleOf((UINT256, UINT256, _AMOUNTS, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
 _TRANSFER: Final = TupleOf((UINT256, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
 _CALL: Final = TupleOf((UINT256, ListOf(TupleOf((ADDRESS, BYTES, UINT256)))))
 _DYNAMIC_CALL: Final = TupleOf((UINT256, ListOf(BYTES)))
 _OFFER: Final = TupleOf((ADDRESS, BYTES, ListOf(UINT256)))
-_SWAPS: Final = ("Swap", "Cross-chain swap")
+# Kinds of operations whose data has two chains.
+SWAPS: Final = ("Swap", "Cross-chain swap")
 _FORMS: Final = {
-    **dict.fromkeys(_SWAPS, _SWAP), "Transfer": _TRANSFER, "Call": _CALL, "EVM call": _CALL,
+    **dict.fromkeys(SWAPS, _SWAP), "Transfer": _TRANSFER, "Call": _CALL, "EVM call": _CALL,
     "Dynamic call": _DYNAMIC_CALL,
 }  # fmt: skip
 
@@ -159,7 +175,7 @@ class Operation(NamedTuple):
         """The chains of the operation; its user pays on the first."""
         if self.values is None:
             return ()
-        return self.values[:2] if self.kind in _SWAPS else self.values[:1]
+        return self.values[:2] if self.kind in SWAPS else self.values[:1]
 
 
 def operations_of(intent: AnyIntent) -> list[Operation]:
@@ -185,20 +201,20 @@ def asked_for(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain],
     """The requests of an operation, one line each."""
     if operation.values is None:
         return html('<span class="faint">{}</span>', "No data." if operation.data == "0x" else "Not readable here.")
-    if operation.kind in _SWAPS:
+    if operation.kind in SWAPS:
         lines = _swap(operation.values, tokens, chains, root)
     elif operation.kind == "Transfer":
         chain_id, transfers = operation.values
         lines = [
             html(
                 "{} to {} on {}",
-                tokens.amount(amount, token, (chain_id,)), _account(recipient, root), _chain(chain_id, chains),
+                tokens.amount(amount, token, (chain_id,)), _account(recipient, root), chain_name(chain_id, chains),
             )
             for token, amount, recipient in transfers
         ]  # fmt: skip
     elif operation.kind == "Dynamic call":
         chain_id, calls = operation.values
-        lines = [html("{} on {}, made up when they run", _count(len(calls), "call"), _chain(chain_id, chains))]
+        lines = [html("{} on {}, made up when they run", counted(len(calls), "call"), chain_name(chain_id, chains))]
     else:
         chain_id, calls = operation.values
         lines = [_call(each, chain_id, chains, root) for each in calls]
@@ -212,7 +228,7 @@ def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Toke
         return None
     lines: list[Html] = []
     for operation, data in zip(operations, datas, strict=False):
-        if operation.kind not in _SWAPS or operation.values is None:
+        if operation.kind not in SWAPS or operation.values is None:
             continue
         offer = _decoded(_OFFER, data)
         _, destination, _, wanted = operation.values
@@ -225,7 +241,7 @@ def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Toke
 
 def shows_offers(operations: Sequence[Operation]) -> bool:
     """Whether an intent has readable swaps, and few enough to show each proposal's offers for them."""
-    return 0 < sum(each.kind in _SWAPS and each.values is not None for each in operations) <= _OFFERS_MAX
+    return 0 < sum(each.kind in SWAPS and each.values is not None for each in operations) <= _OFFERS_MAX
 
 
 def _read(kind: str, data: HexString) -> tuple[Any, ...] | None:
@@ -242,15 +258,16 @@ def _decoded(form: TupleOf, data: HexString) -> tuple[Any, ...] | None:
 
 def _swap(values: tuple[Any, ...], tokens: Tokens, chains: Mapping[int, Chain], root: str) -> list[Html]:
     source, destination, given, wanted = values
+    place = chain_name(destination, chains)
     return [
         *(
-            html("gives {} on {}", tokens.amount(amount, token, (source,)), _chain(source, chains))
+            html("gives {} on {}", tokens.amount(amount, token, (source,)), chain_name(source, chains))
             for token, amount in given
         ),
         *(
             html(
                 "gets at least {} on {}, for {}",
-                tokens.amount(amount, token, (destination,)), _chain(destination, chains), _account(recipient, root),
+                tokens.amount(amount, token, (destination,)), place, _account(recipient, root),
             )
             for token, amount, recipient in wanted
         ),
@@ -261,10 +278,18 @@ def _call(call: tuple[Address, bytes, int], chain_id: int, chains: Mapping[int, 
     target, data, value = call
     chain = chains.get(chain_id)
     return html(
-        "{} on {}{}{}", _account(target, root), _chain(chain_id, chains),
-        html(", function <code>0x{}</code>, {}", data[:_SELECTOR].hex(), _count(len(data), "byte")) if data else None,
+        "{} on {}{}{}", _account(target, root), chain_name(chain_id, chains),
+        html(", function {}, {}", function_of(data), counted(len(data), "byte")) if data else None,
         html(", with {}", _coins(value, chain)) if value else None,
     )  # fmt: skip
+
+
+def function_of(data: bytes) -> Html:
+    """The function that call data begins with: by name if it is well known, else its selector."""
+    selector = data[:SELECTOR_BYTES].hex()
+    if words := call_in_words(data):
+        return html('<code title="The best-known function with the selector 0x{}">{}</code>', selector, words)
+    return html('<code>0x{}</code> <span class="faint">not well known</span>', selector)
 
 
 def _coins(value: int, chain: Chain | None) -> str:
@@ -277,12 +302,14 @@ def _account(address: Address, root: str) -> Html:
     return identifier(address, f"{root}console/addresses/{address}")
 
 
-def _chain(chain_id: int, chains: Mapping[int, Chain]) -> str:
+def chain_name(chain_id: int, chains: Mapping[int, Chain]) -> str:
+    """The name of a chain, or its number."""
     chain = chains.get(chain_id)
     return chain.name if chain else f"chain {chain_id}"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """`1 byte`, `2 bytes`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

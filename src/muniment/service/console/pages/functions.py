@@ -8,7 +8,7 @@ from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import ms_of
-from muniment.service.console import reading, rows
+from muniment.service.console import beside, reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     TextField,
@@ -46,7 +46,8 @@ async def list_page(context: Context, request: Request) -> Page:
     root, query = root_from(request.path), reading.read_query(request, _QUERY)
     found = await reading.listing(list_functions, context, request, query, Function)
     none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
-    shown = rows.functions(found.records, root, context.clock.now_ms(), none=none)
+    signed = await beside.signed(context, request, found.records)
+    shown = rows.functions(found.records, root, context.clock.now_ms(), signed=signed, none=none)
     end = action(f"{root}console/deploy", "Deploy a function")
     return listing_page(request, "functions", found, _FILTERS, shown, end=end)
 
@@ -71,7 +72,7 @@ async def function_page(context: Context, request: Request, cid: Cid) -> Page:
         _inputs(manifest.get("inputs", {})),
         heading("Triggers of it", end=link(f"{root}console/triggers?functionCid={function.cid}", "All of them")),
         rows.triggers(
-            triggers.records, root, now_ms, last=await reading.last_runs(context, request, triggers.records),
+            triggers.records, root, now_ms, beside=await beside.of_triggers(context, request, triggers.records),
             none="No trigger of this function is signed yet.",
         ),
         await _versions(context, request, function, root),
@@ -153,4 +154,6 @@ async def _versions(context: Context, request: Request, function: Function, root
     ]
     if not others:
         return None
-    return html("{}{}", heading("Other versions"), rows.functions(others, root, context.clock.now_ms(), none=""))
+    signed = await beside.signed(context, request, others)
+    shown = rows.functions(others, root, context.clock.now_ms(), signed=signed, none="", without="Creator")
+    return html("{}{}", heading("Other versions"), shown)

@@ -9,7 +9,7 @@ from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Move
 from muniment.protocol.wire import ms_of
-from muniment.service.console import reading, rows
+from muniment.service.console import beside, reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -62,7 +62,8 @@ async def list_page(context: Context, request: Request) -> Page:
     root, query = root_from(request.path), reading.read_query(request, _QUERY, b"generation=all")
     found = await reading.intents(context, request, query)
     none = "No intent matches." if request.query else "No intent has arrived yet. Relayers record them as operators."
-    shown = rows.intents(found.records, root, context.clock.now_ms(), none=none)
+    known = await beside.of_intents(context, request, found.records)
+    shown = rows.intents(found.records, root, context.clock.now_ms(), beside=known, none=none)
     return listing_page(request, "intents", found, _FILTERS, shown)
 
 

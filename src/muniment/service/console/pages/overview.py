@@ -20,7 +20,7 @@ from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.triggers.types import Trigger
 from muniment.service.auth.secrets import ring_of
-from muniment.service.console import reading, rows
+from muniment.service.console import beside, reading, rows
 from muniment.service.console.page import COST, assets, page
 from muniment.service.console.parts import Bar, absolute, bars, facts, heading, identifier, link, state, table
 from muniment.service.console.rows import log_line
@@ -77,14 +77,18 @@ async def overview(context: Context, request: Request) -> Page:
         _ran(ran, root),
         heading("Newest intents", end=link(f"{root}console/intents", "All intents")),
         rows.intents(
-            intents.records, root, now_ms, none="No intent has arrived yet. Relayers record them as operators."
+            intents.records,
+            root,
+            now_ms,
+            beside=await beside.of_intents(context, request, intents.records),
+            none="No intent has arrived yet. Relayers record them as operators.",
         ),
         heading("Newest triggers", end=link(f"{root}console/triggers", "All triggers")),
         rows.triggers(
             triggers.records,
             root,
             now_ms,
-            last=await reading.last_runs(context, request, triggers.records),
+            beside=await beside.of_triggers(context, request, triggers.records),
             none="No trigger is registered yet. Sign the first one.",
         ),
     )
@@ -235,13 +239,19 @@ async def address_page(context: Context, request: Request, address: Address) -> 
         identifier(address, whole=True), address,
         heading("Triggers", end=link(f"{root}console/triggers?signer={address}", "All of them")),
         rows.triggers(
-            triggers.records, root, now_ms, last=await reading.last_runs(context, request, triggers.records),
-            none="It has signed no triggers.",
+            triggers.records, root, now_ms, beside=await beside.of_triggers(context, request, triggers.records),
+            none="It has signed no triggers.", without="Signer",
         ),
         heading("Intents", end=link(f"{root}console/intents?user={address}", "All of them")),
-        rows.intents(intents.records, root, now_ms, none="It has no intents."),
+        rows.intents(
+            intents.records, root, now_ms, beside=await beside.of_intents(context, request, intents.records),
+            none="It has no intents.", without="User",
+        ),
         heading("Functions", end=link(f"{root}console/functions?creator={address}", "All of them")),
-        rows.functions(functions.records, root, now_ms, none="It has deployed no functions."),
+        rows.functions(
+            functions.records, root, now_ms, signed=await beside.signed(context, request, functions.records),
+            none="It has deployed no functions.", without="Creator",
+        ),
     )  # fmt: skip
     return Page(f"Address {address}", body)
 

@@ -15,7 +15,7 @@ from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
 from muniment.protocol.wire import encode, ms_of
-from muniment.service.console import reading, rows
+from muniment.service.console import beside, reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -71,9 +71,9 @@ async def list_page(context: Context, request: Request) -> Page:
     """The triggers that match the filters, newest first."""
     root, query = root_from(request.path), reading.read_query(request, _QUERY)
     found = await reading.listing(list_triggers, context, request, query, Trigger)
-    last = await reading.last_runs(context, request, found.records)
+    known = await beside.of_triggers(context, request, found.records)
     none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
-    shown = rows.triggers(found.records, root, context.clock.now_ms(), last=last, none=none)
+    shown = rows.triggers(found.records, root, context.clock.now_ms(), beside=known, none=none)
     end = action(f"{root}console/triggers/new", "Sign a trigger")
     return listing_page(request, "triggers", found, _FILTERS, shown, end=end)
 
@@ -96,7 +96,10 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
         rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms), are_of_one_trigger=True),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
-        rows.intents(led_to.records, root, now_ms, none="None yet."),
+        rows.intents(
+            led_to.records, root, now_ms, beside=await beside.of_intents(context, request, led_to.records),
+            none="None yet.", without="Function",
+        ),
         _end(context, trigger, now_ms),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
     )  # fmt: skip

@@ -1,0 +1,181 @@
+"""Records in one line, for rows: what an intent asks for, what a trigger may do, and when."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.topics import topic_in_words
+from muniment.protocol.triggers.schedule import next_runs
+from muniment.protocol.triggers.typed_data import CRON, EVENT
+from muniment.protocol.triggers.words import schedule_in_words
+from muniment.service.console.parts import relative
+from muniment.service.console.words import (
+    SWAPS,
+    chain_name,
+    counted,
+    function_of,
+    grouped,
+    is_active,
+    operations_of,
+    plain,
+)
+from muniment.service.http.html.markup import Html, html, strange
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from muniment.chains.catalogue import Chain
+    from muniment.protocol.intents.types import AnyIntent
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.service.console.words import Operation, Tokens
+
+# What a line has of a list; the rest is counted.
+_SHOWN_MAX: Final = 2
+_INPUTS_MAX: Final = 3
+# Characters of an input.
+_TEXT_MAX: Final = 24
+# Digits of 2^256.
+_DIGITS_MAX: Final = 78
+# Next runs kept, for pages that are read again in the same minute.
+_RUNS_KEPT: Final = 4_096
+_MINUTE_MS: Final = 60_000
+_EVENT_PREFIX: Final = "the event "
+
+
+def intent_line(intent: AnyIntent, tokens: Tokens, chains: Mapping[int, Chain]) -> Html:
+    """`1.5 USDC → at least 1.4 DAI · Base`; operations after the second are counted."""
+    lines = [_operation(each, tokens, chains) for each in operations_of(intent)]
+    return _joined(lines, "; ", "more")
+
+
+def _operation(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain]) -> Html:
+    if operation.values is None:
+        return html('{} <span class="faint">(not readable here)</span>', operation.kind)
+    if operation.kind in SWAPS:
+        source, destination, given, wanted = operation.values
+        pays = [tokens.amount_in_line(amount, token, (source,)) for token, amount in given]
+        gets = [tokens.amount_in_line(amount, token, (destination,)) for token, amount, _ in wanted]
+        places = [chain_name(each, chains) for each in dict.fromkeys((source, destination))]
+        return html(
+            "{} → at least {} · {}", _joined(pays, " + ", "more"), _joined(gets, " + ", "more"), " → ".join(places)
+        )
+    chain_id, parts = operation.values
+    place = chain_name(chain_id, chains)
+    if operation.kind == "Transfer":
+        lines = [
+            html("{} to {}", tokens.amount_in_line(amount, token, (chain_id,)), plain(recipient))
+            for token, amount, recipient in parts
+        ]
+    elif operation.kind == "Dynamic call":
+        return html("{}, made up when they run · {}", counted(len(parts), "call"), place)
+    else:
+        lines = [_call(each, chain_id, tokens) for each in parts]
+    return html("{} · {}", _joined(lines, ", ", "more"), place)
+
+
+def _call(call: tuple[Address, bytes, int], chain_id: int, tokens: Tokens) -> Html:
+    target, data, _ = call
+    words = html("call {} of ", function_of(data)) if data else html("coins for ")
+    return html("{}{}", words, tokens.name(target, (chain_id,)))
+
+
+def _joined(lines: Sequence[Html], between: str, noun: str) -> Html:
+    """The first of `lines`, and how many follow."""
+    if not lines:
+        return html("nothing")
+    shown = html(
+        "{}", [html("{}{}", between if number else "", each) for number, each in enumerate(lines[:_SHOWN_MAX])]
+    )
+    left = len(lines) - _SHOWN_MAX
+    return html("{} and {} {}", shown, left, noun) if left > 0 else shown
+
+
+def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) -> Html | None:
+    """The inputs of a trigger: chains and tokens by name, amounts in units; None if it has none."""
+    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
+    named = [int(str(value)) for name, value in trigger.input.items() if _is_chain(name, value, chains)]
+    shown = [
+        html("{} {}", strange(name), _input(value, kinds.get(name, ""), tokens, chains, named or list(chains)))
+        if not _is_chain(name, value, chains)
+        else html("{}", chain_name(int(str(value)), chains))
+        for name, value in list(trigger.input.items())[:_INPUTS_MAX]
+    ]
+    if not shown:
+        return None
+    left = len(trigger.input) - len(shown)
+    more = html(" · {} more", left) if left else None
+    return html("{}{}", [html("{}{}", " · " if number else "", each) for number, each in enumerate(shown)], more)
+
+
+def _is_chain(name: str, value: Any, chains: Mapping[int, Chain]) -> bool:
+    text = str(value)
+    return "chain" in name.lower() and _is_amount(text) and int(text) in chains
+
+
+def _input(
+    value: Any, kind: str, tokens: Tokens, chains: Mapping[int, Chain], named: Collection[int]
+) -> Html:  # fmt: skip
+    """An input by its type; `named` are the chains on which an address may be a token."""
+    if kind == "TokenAmount":
+        token, chain_id = _token(value["token"])  # its amount is in whole tokens, as a decimal text
+        amount = _text(str(value["amount"]))
+        return html("{} {} · {}", amount, tokens.name(token, (chain_id,)), chain_name(chain_id, chains))
+    if kind == "Token":
+        token, chain_id = _token(value)
+        return html("{} · {}", tokens.name(token, (chain_id,)), chain_name(chain_id, chains))
+    if kind == "address":
+        return tokens.name(Address.parse(str(value)), named)
+    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if kind != "string" and _is_amount(text):
+        return html("{}", grouped(int(text)))
+    return _text(text)
+
+
+def _token(value: Any) -> tuple[Address, int]:
+    members = cast("Mapping[str, Any]", value)
+    return Address.parse(str(members["address"])), int(members["chainId"])
+
+
+def _is_amount(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+
+
+def _text(text: str) -> Html:
+    return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…")
+
+
+def when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
+    """The start condition of a run: a schedule in words if there are any, the event and its chain, or once."""
+    if config["type"] == CRON:
+        schedule = str(config["schedule"])
+        words = schedule_in_words(schedule)
+        return html('<span title="{}">{}</span>', schedule, words) if words else html("<code>{}</code>", schedule)
+    if config["type"] != EVENT:
+        return html("once")
+    return html("on {} · {}", _event(config["topics"]), chain_name(int(config["chainId"]), chains))
+
+
+def _event(topics: Sequence[Collection[str]]) -> str:
+    """The name of the well-known event that a trigger waits for, without its types."""
+    first = list(topics[0]) if topics else []
+    words = topic_in_words(0, first[0]) if len(first) == 1 else ""
+    return words.removeprefix(_EVENT_PREFIX).partition("(")[0] or "an event"
+
+
+def next_run(trigger: Trigger, now_ms: int) -> Html | None:
+    """When an active trigger runs next, if time alone decides it."""
+    if is_active(trigger, now_ms) != "active":
+        return None
+    if trigger.config["type"] == CRON:
+        run_ms = _next_run(str(trigger.config["schedule"]), now_ms - now_ms % _MINUTE_MS, trigger.end_date)
+        return relative(run_ms, now_ms) if run_ms else html("run: none before it ends")
+    start_ms = int(trigger.config.get("startDate", 0))
+    return relative(start_ms, now_ms) if start_ms > now_ms else None
+
+
+@lru_cache(maxsize=_RUNS_KEPT)
+def _next_run(schedule: str, minute_ms: int, end_ms: int) -> int | None:
+    """The first run after a minute; schedules have whole minutes."""
+    return next(iter(next_runs(schedule, minute_ms, 1, end_ms)), None)
