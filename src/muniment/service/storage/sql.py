@@ -51,3 +51,9 @@ def number_text(number: int) -> LiteralString:
     """A number of ours as SQL text, such as a bound that is part of an index and so cannot be a parameter."""
     # Whatever the number is, its digits are no SQL: only here a text becomes SQL that the type checker has not seen.
     return cast("LiteralString", str(int(number)))
+
+
+def begins_with(column: LiteralString, digits: str, size: int) -> Condition:
+    """The condition that `size` bytes in a column begin with these hex digits, for an index on the column."""
+    low, high = (bytes.fromhex(digits.ljust(2 * size, fill)) for fill in "0f")
+    return Condition(f"{column} >= ? AND {column} <= ?", (low, high))

@@ -169,7 +169,7 @@ def _link(root: str, current: str, section: str, path: str, words: str) -> Html:
 def _find(root: str) -> Html:
     return html(
         '<search class="find"><form action="{}console/find"><input type="search" name="q" aria-label="Find" '
-        'placeholder="Signature, CID, hash, address  /" autocomplete="off" spellcheck="false" maxlength="2000">'
+        'placeholder="Name, address, hash, CID  /" autocomplete="off" spellcheck="false" maxlength="2000">'
         '</form></search><div class="account" id="wallet"></div>',
         root,
     )

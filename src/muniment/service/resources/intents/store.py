@@ -24,7 +24,7 @@ from muniment.protocol.intents.lifecycle import (
     status_as_read,
 )
 from muniment.protocol.intents.types import NEWEST_SHOWN
-from muniment.service.storage.sql import SWEPT_PER_BATCH, number_text, placeholders
+from muniment.service.storage.sql import SWEPT_PER_BATCH, begins_with, number_text, placeholders
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Reader, Row, Transaction
@@ -300,3 +300,10 @@ async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_B
         (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
     )
     return max(marked, unmarked)
+
+
+async def find_by_prefix(reader: Reader, digits: str, most: int) -> list[bytes]:
+    """The hashes of intents that begin with these hex digits, in their order, at most `most`."""
+    begins = begins_with("hash", digits, 32)
+    sql = f"SELECT hash FROM intents WHERE {begins.sql} ORDER BY hash LIMIT ?"
+    return [found for (found,) in await reader.fetch(sql, (*begins.values, most))]

@@ -16,7 +16,7 @@ from muniment.protocol.wire import iso_time
 from muniment.service.resources.intents.run_outputs import trigger_of
 from muniment.service.resources.intents.store import triggers_of
 from muniment.service.resources.operators import revoked_among
-from muniment.service.storage.sql import placeholders
+from muniment.service.storage.sql import begins_with, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -150,3 +150,10 @@ def _shown(record: Record) -> str:
         f'{{"relayer":"{Address.from_raw(record.relayer)}","evidence":"0x{record.evidence.hex()}",'
         f'"createdAt":"{iso_time(record.created_at_ms)}"{orphaned}}}'
     )
+
+
+async def find_by_prefix(reader: Reader, digits: str, most: int) -> list[bytes]:
+    """The hashes of runs that begin with these hex digits, in their order, at most `most`."""
+    begins = begins_with("hash", digits, _HASH_BYTES)
+    sql = f"SELECT hash FROM runs WHERE {begins.sql} ORDER BY hash LIMIT ?"
+    return [found for (found,) in await reader.fetch(sql, (*begins.values, most))]

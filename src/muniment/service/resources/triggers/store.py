@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from muniment.protocol.triggers.types import DeactivationForm
 from muniment.service.storage.database import InsertOnce, Made
 from muniment.service.storage.dating import date_row, usual_time
 from muniment.service.storage.ordered import OrderedRows
-from muniment.service.storage.sql import SWEPT_PER_BATCH, placeholders
+from muniment.service.storage.sql import SWEPT_PER_BATCH, begins_with, placeholders
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
@@ -53,6 +53,7 @@ ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 # Triggers that a sweep marked before their end, because its clock was ahead: few, with an index of their own.
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
 _SIGNATURE_BYTES: Final = 65
+_ADDRESS_BYTES: Final = 20
 # The latest time of a trigger; and the record of this consent if it is stored, empty if it is deactivated.
 BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
@@ -280,3 +281,27 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
         (now_ms, SWEPT_PER_BATCH),
     )
     return max(marked, unmarked)
+
+
+async def find_by_prefix(reader: Reader, digits: str, most: int) -> list[bytes]:
+    """The signatures of triggers that begin with these hex digits, in their order, at most `most`."""
+    begins = begins_with("sig", digits, _SIGNATURE_BYTES)
+    sql = f"SELECT sig FROM triggers WHERE {begins.sql} ORDER BY sig LIMIT ?"
+    return [found for (found,) in await reader.fetch(sql, (*begins.values, most))]
+
+
+async def signers_by_prefix(reader: Reader, digits: str, most: int) -> list[bytes]:
+    """The signers of triggers whose addresses begin with these hex digits, in their order, at most `most`.
+
+    Each is one look into an index: a signer may have a million triggers.
+    """
+    _, (low, high) = begins_with("signer", digits, _ADDRESS_BYTES)
+    found: list[bytes] = []
+    while len(found) < most:
+        after: LiteralString = "signer > ?" if found else "signer >= ?"
+        sql = f"SELECT signer FROM triggers WHERE {after} AND signer <= ? ORDER BY signer LIMIT 1"
+        rows = await reader.fetch(sql, (found[-1] if found else low, high))
+        if not rows:
+            break
+        found.append(rows[0][0])
+    return found
