@@ -24,10 +24,11 @@ from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html
 from muniment.service.http.request import Request
 from muniment.service.resources.functions.routes import list_functions
-from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.functions.store import FunctionQuery, count_functions
 from muniment.service.resources.intents.history import Hour, count_by_hour
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.runs.counting import count_by_result
+from muniment.service.resources.triggers.counting import count_active
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
 from muniment.service.running.kept import KeptCount
@@ -38,33 +39,51 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.chains.catalogue import Chain
+    from muniment.service.running.clock import Clock
     from muniment.service.storage.database import Reader
 
 _NEWEST: Final = 8
 # From the end of an intent's life to its beginning: the usual end stands at the foot of a bar.
 _STACKED: Final = ("succeeded", "submitted", "enqueued", "created", "failed", "discarded", "expired")
-# The counts of each application of this process; tests have several.
-_counts: Final[WeakKeyDictionary[Database, tuple[KeptCount[list[Hour]], KeptCount[Counter[str]]]]] = WeakKeyDictionary()
+_DAY_MS: Final = 86_400_000
+# A status after which an intent does not change.
+_ENDS: Final = tuple(name for name, following in INTENT_MOVES.items() if not following)
+
+
+class _Counts:
+    """The counts of an application of this process; tests have several."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.triggers = KeptCount[int](clock)
+        self.functions = KeptCount[int](clock)
+        self.intents = KeptCount[list[Hour]](clock)
+        self.runs = KeptCount[Counter[str]](clock)
+
+
+_counts: Final[WeakKeyDictionary[Database, _Counts]] = WeakKeyDictionary()
 
 
 @page("/console")
 async def overview(context: Context, request: Request) -> Page:
-    """The intents of the last day, and the newest records."""
-    root, now_ms = root_from(request.path), context.clock.now_ms()
+    """Four numbers, the intents of the last day, and the newest records."""
+    root, now_ms, database = root_from(request.path), context.clock.now_ms(), context.database
     moment = Moment(now_ms, context.settings.settlement_grace_s)
-    of_intents, of_runs = _counts.setdefault(context.database, (KeptCount(context.clock), KeptCount(context.clock)))
-    hours = await of_intents.read(lambda: count_by_hour(context.database, moment))
-    ran = await of_runs.read(lambda: count_by_result(context.database, now_ms))
+    counts = _counts.setdefault(database, _Counts(context.clock))
+    hours = await counts.intents.read(lambda: count_by_hour(database, moment))
+    ran = await counts.runs.read(lambda: count_by_result(database, now_ms))
+    active = await counts.triggers.read(lambda: count_active(database, now_ms))
+    deployed = await counts.functions.read(lambda: count_functions(database))
     intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
     triggers = await reading.listing(list_triggers, context, request, TriggerQuery(limit=_NEWEST), Trigger)
     line = await log_line(context, request, root)
     body = html(
         '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
-        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}{}",
+        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}{}{}",
         registry_domain(context.settings.protocol_name).name,
+        _numbers(active, deployed, hours, root),
         html('<p class="faint">Transparency log: {}</p>', line) if line else NOTHING,
-        _day(hours),
-        _ran(ran, root),
+        _day(hours, root),
+        _ran(ran, root, now_ms - _DAY_MS),
         heading("Newest intents", end=link(f"{root}console/intents", "All intents")),
         rows.intents(
             intents.records,
@@ -85,7 +104,47 @@ async def overview(context: Context, request: Request) -> Page:
     return Page("Overview", body, "overview")
 
 
-def _day(hours: Sequence[Hour] | None) -> Html:
+def _numbers(active: int | None, deployed: int | None, hours: Sequence[Hour] | None, root: str) -> Html:
+    """Four numbers, each a link to what it counts."""
+    totals = sum((each.counts for each in hours or ()), Counter[str]())
+    ended = sum(totals[name] for name in _ENDS)
+    since = f"&createdAfter={hours[0].begin_ms - 1}" if hours else ""
+    shown = [
+        ("console/triggers?active=true", "active triggers", None if active is None else f"{active:,}"),
+        ("console/functions", "functions", None if deployed is None else f"{deployed:,}"),
+        (f"console/intents?{since[1:]}", "intents in 24 hours", None if hours is None else f"{totals.total():,}"),
+        (
+            f"console/intents?status=succeeded{since}",
+            f"of the {ended:,} that ended succeeded" if ended else "none has ended",
+            f"{100 * totals['succeeded'] // ended} %" if ended else None,
+        ),
+    ]
+    return html(
+        '<ul class="numbers">{}</ul>',
+        [
+            html('<li><a href="{}{}"><strong>{}</strong> {}</a>', root, path, number or "–", words)
+            for path, words, number in shown
+        ],
+    )
+
+
+def _legend(kinds: Sequence[str], counts: Mapping[str, int], href: str) -> Html:
+    """The kinds with their counts; each leads to its records at `href`, which ends with the name of the filter."""
+    lines = [
+        html(
+            '<li><a class="state {}" href="{}={}">{} <strong>{}</strong></a>',
+            name,
+            href,
+            name,
+            name,
+            f"{counts[name]:,}",
+        )
+        for name in kinds
+    ]
+    return html('<ul class="legend">{}</ul>', lines)
+
+
+def _day(hours: Sequence[Hour] | None, root: str) -> Html:
     title = "Intents, last 24 hours"
     if hours is None:
         return html('{}<p class="empty">Too many to count in time.</p>', heading(title))
@@ -93,25 +152,24 @@ def _day(hours: Sequence[Hour] | None) -> Html:
     if not totals:
         return html('{}<p class="empty">None arrived.</p>', heading(title))
     shown = [name for name in INTENT_MOVES if totals[name]]
-    legend = [html("<li>{} <strong>{}</strong>", state(name), f"{totals[name]:,}") for name in shown]
+    legend = _legend(shown, totals, f"{root}console/intents?createdAfter={hours[0].begin_ms - 1}&status")
     lines = [(absolute(each.begin_ms)[:16], *(each.counts[name] for name in shown)) for each in hours]
     return html(
         '{}{}<details><summary>The numbers</summary><div class="wide">{}</div></details>',
-        heading(title, end=html('<ul class="legend">{}</ul>', legend)),
+        heading(title, end=legend),
         bars([Bar(each.begin_ms, each.counts) for each in hours], _STACKED, label="Intents by hour and status"),
         table(("Hour (UTC)", *shown), lines, label="Intents by hour and status", numbers=shown),
     )
 
 
-def _ran(counts: Counter[str] | None, root: str) -> Html:
+def _ran(counts: Counter[str] | None, root: str, since_ms: int) -> Html:
     title = heading("Runs, last 24 hours", end=link(f"{root}console/runs", "All runs"))
     if counts is None:
         return html('{}<p class="empty">Too many to count in time.</p>', title)
     if not counts:
         return html('{}<p class="empty">No relayer recorded one.</p>', title)
     names = [name for name in RESULT_BYTES if counts[name]]
-    shown = [html("<li>{} <strong>{}</strong>", state(name), f"{counts[name]:,}") for name in names]
-    return html('{}<ul class="legend">{}</ul>', title, shown)
+    return html("{}{}", title, _legend(names, counts, f"{root}console/runs?createdAfter={since_ms}&result"))
 
 
 _MIB: Final = 2**20

@@ -135,6 +135,12 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     return record
 
 
+async def count_functions(database: Database) -> int:
+    """The number of functions. Raises `DeadlineExceeded`."""
+    ((count,),) = await database.fetch_slow("SELECT count(*) FROM functions")
+    return count
+
+
 class Joined(NamedTuple):
     """A creator of a function: the number of the upload, the wallet, the function's record, and the time."""
 
