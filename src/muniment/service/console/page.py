@@ -182,7 +182,7 @@ def page(path: str) -> Callable[[Handler], Operation]:
         @wraps(handler)
         async def answer(**values: Any) -> Ready[bytes]:
             shown = await handler(**values)
-            return framed(shown, root_from(values["request"].path), assets())
+            return framed(shown, root_from(values["request"].path), assets(), shown.status)
 
         return operation("GET", path, cost=COST, sheds=Shed.PAGE)(answer)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from muniment.protocol.wire import DATED_MS_MAX, TIMESTAMP_MS_MAX, iso_time
 from muniment.service.console.reading import asked
-from muniment.service.http.html.frame import Page, root_from
-from muniment.service.http.html.markup import NOTHING, Html, html, seen
+from muniment.service.http.html.frame import Page, is_for_reader, root_from
+from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.paging import LIMIT_MAX
+from muniment.service.http.problems import status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+    from muniment.protocol.errors import Invalid
     from muniment.service.console.reading import Listing
     from muniment.service.context import Context
     from muniment.service.http.html.markup import Value
@@ -169,34 +170,46 @@ class TimeField(NamedTuple):
 
 
 Filter: TypeAlias = TextField | ChoiceField | TimeField
+# What is wrong with a field in which a browser lets nobody write anything else; for a text the API says it.
+_SAID: Final[Mapping[type[Filter], str]] = {
+    ChoiceField: "Choose one of these.", TimeField: "Give a date and a time in UTC, such as 2026-11-20T19:48.",
+}  # fmt: skip
+_NO_FAULTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
-    """The filters as a form, with the values in the address of `request`; folded on a phone while none is used."""
+def filter_form(request: Request, filters: Sequence[Filter], faults: Mapping[str, str] = _NO_FAULTS) -> Html:
+    """The filters as a form, with the values in the address of `request`; folded on a phone while none is used.
+
+    `faults` are sentences by filter.
+    """
     given = dict(parse_qsl(request.query[:_READ_MAX].decode("latin-1")))
     is_used = any(given.get(each.name) for each in filters)
     return html(
         '<details class="filters"{}><summary>Filter</summary><form aria-label="Filter"><div class="fields">{}'
         '<div class="send"><button>Filter</button>{}</div></div></form></details>',
         html(" open") if is_used else NOTHING,
-        [_field(each, given) for each in filters],
+        [_field(each, given, faults.get(each.name, "")) for each in filters],
         html(' <a class="button" href="?">All</a>') if is_used else None,
     )
 
 
-def _field(each: Filter, given: Mapping[str, str]) -> Html:
-    value = given.get(each.name, "")
+def _field(each: Filter, given: Mapping[str, str], fault: str) -> Html:
+    value, wrong = given.get(each.name, ""), NOTHING
+    if fault:
+        wrong = html(' aria-invalid="true" aria-describedby="fault-{}"', each.name)
     if isinstance(each, TimeField):
-        box = html('<input type="datetime-local" step="any" name="{}" value="{}">', each.name, _as_time(value))
+        box = html('<input type="datetime-local" step="any" name="{}" value="{}"{}>', each.name, _as_time(value), wrong)
     elif isinstance(each, TextField):
-        box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off">', each.name, value)
+        box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off"{}>', each.name, value, wrong)
     else:
         options = [
             html('<option value="{}"{}>{}</option>', key, html(" selected") if key == value else NOTHING, words)
             for key, words in (("", "any"), *each.values)
         ]
-        box = html('<select name="{}">{}</select>', each.name, options)
-    return html("<label><span>{}</span>{}</label>", each.words, box)
+        box = html('<select name="{}"{}>{}</select>', each.name, wrong, options)
+    words = _SAID.get(type(each)) or fault
+    told = html('<small class="bad" id="fault-{}">{}</small>', each.name, strange(words)) if fault else None
+    return html("<label><span>{}</span>{}{}</label>", each.words, box, told)
 
 
 def _as_time(value: str) -> str:
@@ -332,6 +345,25 @@ def listing_page(
     )
     path = f"{root_from(request.path)}{_FOLLOWED[kind][0]}{generation}"
     return Page(title, body, kind, path, ("live.js",))
+
+
+def refused_listing(request: Request, kind: str, filters: Sequence[Filter], refusal: Invalid) -> Page:
+    """The page of a listing whose address has a wrong filter: the form, with what is wrong beside its field.
+
+    Raises `refusal` to a program, and if it is about no filter.
+    """
+    accept = next(iter(request.headers(b"accept")), "")
+    names = {each.name for each in filters}
+    faults = {each.parameter: each.detail for each in refusal.faults if each.parameter in names}
+    if not faults or not is_for_reader(request.path, accept):
+        raise refusal
+    request.refused = refusal.code
+    body = html(
+        '<h1>{}</h1><p class="note" role="alert">Nothing is listed: a filter has a value that does not fit. Correct '
+        "it, or empty the field.</p>{}",
+        kind.capitalize(), filter_form(request, filters, faults),
+    )  # fmt: skip
+    return Page(kind.capitalize(), body, kind, status=status_of(type(refusal)))
 
 
 def is_later_page(request: Request) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from muniment.protocol.errors import Invalid
 from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.triggers.types import Trigger
@@ -20,6 +21,7 @@ from muniment.service.console.parts import (
     link,
     listing_page,
     logged,
+    refused_listing,
     table,
 )
 from muniment.service.context import Context
@@ -43,7 +45,11 @@ _TRIGGERS: Final = 10
 @page("/console/functions")
 async def list_page(context: Context, request: Request) -> Page:
     """The functions that match the filters, newest first."""
-    root, query = root_from(request.path), reading.read_query(request, _QUERY)
+    root = root_from(request.path)
+    try:
+        query = reading.read_query(request, _QUERY)
+    except Invalid as refusal:
+        return refused_listing(request, "functions", _FILTERS, refusal)
     found = await reading.listing(list_functions, context, request, query, Function)
     none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
     signed = await beside.signed(context, request, found.records)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.intents.operations import kinds_of
@@ -20,6 +21,7 @@ from muniment.service.console.parts import (
     heading,
     identifier,
     listing_page,
+    refused_listing,
     relative,
     state,
     table,
@@ -59,7 +61,11 @@ _FILTERS: Final = (
 @page("/console/intents")
 async def list_page(context: Context, request: Request) -> Page:
     """The intents that match the filters, newest first."""
-    root, query = root_from(request.path), reading.read_query(request, _QUERY, b"generation=all")
+    root = root_from(request.path)
+    try:
+        query = reading.read_query(request, _QUERY, b"generation=all")
+    except Invalid as refusal:
+        return refused_listing(request, "intents", _FILTERS, refusal)
     found = await reading.intents(context, request, query)
     none = "No intent matches." if request.query else "No intent has arrived yet. Relayers record them as operators."
     known = await beside.of_intents(context, request, found.records)

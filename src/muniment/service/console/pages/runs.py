@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES, is_verdict
@@ -22,6 +23,7 @@ from muniment.service.console.parts import (
     heading,
     identifier,
     listing_page,
+    refused_listing,
     relative,
     state,
     table,
@@ -63,7 +65,11 @@ _MEANING: Final = {
 @page("/console/runs")
 async def list_page(context: Context, request: Request) -> Page:
     """The runs that match the filters, newest first."""
-    root, query = root_from(request.path), reading.read_query(request, _QUERY)
+    root = root_from(request.path)
+    try:
+        query = reading.read_query(request, _QUERY)
+    except Invalid as refusal:
+        return refused_listing(request, "runs", _FILTERS, refusal)
     found = await reading.listing(list_runs, context, request, query, Run)
     none = "No run matches." if request.query else "No relayer has recorded a run yet."
     shown = rows.runs(found.records, root, context.clock.now_ms(), none=none)

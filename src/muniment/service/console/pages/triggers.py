@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from muniment.protocol.errors import FunctionNotFound
+from muniment.protocol.errors import FunctionNotFound, Invalid
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.functions.types import Function
@@ -30,6 +30,7 @@ from muniment.service.console.parts import (
     listing_page,
     logged,
     options,
+    refused_listing,
     state,
     table,
 )
@@ -69,7 +70,11 @@ _RUNS: Final = 5
 @page("/console/triggers")
 async def list_page(context: Context, request: Request) -> Page:
     """The triggers that match the filters, newest first."""
-    root, query = root_from(request.path), reading.read_query(request, _QUERY)
+    root = root_from(request.path)
+    try:
+        query = reading.read_query(request, _QUERY)
+    except Invalid as refusal:
+        return refused_listing(request, "triggers", _FILTERS, refusal)
     found = await reading.listing(list_triggers, context, request, query, Trigger)
     known = await beside.of_triggers(context, request, found.records)
     none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."

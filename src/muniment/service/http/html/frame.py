@@ -74,6 +74,7 @@ class Page(NamedTuple):
     scripts: tuple[str, ...] = ()
     # The style sheets that the page has besides those of all pages.
     styles: tuple[str, ...] = ()
+    status: int = 200
 
 
 @dataclass(frozen=True, slots=True)
