@@ -223,6 +223,32 @@ async def test_older_rows_are_on_the_next_page(reader: httpx2.AsyncClient, world
     del world
 
 
+async def test_a_list_has_a_number_and_two_orders(reader: httpx2.AsyncClient, world: World) -> None:
+    async def read(query: str) -> tuple[list[str], list[str], str]:
+        outline = Outline((await reader.get(f"/console/intents?{query}")).text)
+        rows = list(dict.fromkeys(each for each in outline.links if "console/intents/0x" in each))
+        return rows, [each for each in outline.links if each.startswith("?")], outline.text
+
+    newest, links, text = await read("op=&status=succeeded")
+    assert sorted(links) == ["?", "?op=&status=succeeded&sort=1"]
+    assert f"{len(newest)} intents · Oldest first" in text
+    oldest, links, text = await read("op=&status=succeeded&sort=1")
+    assert oldest == newest[::-1]
+    assert "?op=&status=succeeded" in links
+    assert "Newest first" in text
+    first, links, text = await read("sort=1")
+    assert "The oldest 25 · Newest first" in text
+    page = (await reader.get("/console/intents?sort=1")).text
+    assert '<input type="hidden" name="sort" value="1">' in page
+    assert 'id="newer"' not in page  # newer rows belong to the end
+    (following,) = (each for each in links if "cursor=" in each)
+    second, _, text = await read(following[1:])
+    assert not set(first) & set(second)
+    assert f"{len(second)} more · " in text
+    assert ("Newer" in page, "Older" in page, "Oldest" in text) == (True, False, True)
+    del world
+
+
 async def test_what_is_found_and_how(reader: httpx2.AsyncClient, world: World) -> None:
     sig, intent = world.triggers[0]["sig"], world.intents["failed"][0]
     record = (await reader.get(f"/intents/{intent}", headers={"accept": "application/json"})).json()

@@ -185,10 +185,11 @@ def filter_form(request: Request, filters: Sequence[Filter], faults: Mapping[str
     given = dict(parse_qsl(request.query[:_READ_MAX].decode("latin-1")))
     is_used = any(given.get(each.name) for each in filters)
     return html(
-        '<details class="filters"{}><summary>Filter</summary><form aria-label="Filter"><div class="fields">{}'
+        '<details class="filters"{}><summary>Filter</summary><form aria-label="Filter"><div class="fields">{}{}'
         '<div class="send"><button>Filter</button>{}</div></div></form></details>',
         html(" open") if is_used else NOTHING,
         [_field(each, given, faults.get(each.name, "")) for each in filters],
+        html('<input type="hidden" name="sort" value="1">') if _is_oldest_first(request) else None,
         html(' <a class="button" href="?">All</a>') if is_used else None,
     )
 
@@ -319,16 +320,42 @@ def heading(words: Value, *, end: Html = NOTHING, level: int = 2) -> Html:
     return html('<div class="line">{}{}</div>', title, end)
 
 
+def _without_place(request: Request, *names: str) -> list[str]:
+    """The parameters of an address without the cursor and without `names`."""
+    left_out = {"", "cursor", *names}
+    return [
+        part for part in request.query.decode("latin-1").split("&") if part.partition("=")[0] not in left_out
+    ]  # fmt: skip
+
+
+def _is_oldest_first(request: Request) -> bool:
+    return b"sort=1" in request.query.split(b"&")
+
+
 def pages(request: Request, following: str) -> Html:
-    """The links to older and to the newest rows of the listing at the address of `request`."""
-    parts = [part for part in request.query.decode("latin-1").split("&") if part and not part.startswith("cursor=")]
-    links: list[Html] = []
+    """The links to the following and to the first rows of the listing at the address of `request`."""
+    parts, links = _without_place(request), list[Html]()
+    first, next_ = ("Oldest", "Newer") if _is_oldest_first(request) else ("Newest", "Older")
     if is_later_page(request):
-        links.append(html('<a class="button" href="?{}">Newest</a>', "&".join(parts)))
+        links.append(html('<a class="button" href="?{}">{}</a>', "&".join(parts), first))
     if following:
-        older = "&".join([*parts, f"cursor={following}"])
-        links.append(html('<a class="button" href="?{}" rel="next">Older</a>', older))
+        further = "&".join([*parts, f"cursor={following}"])
+        links.append(html('<a class="button" href="?{}" rel="next">{}</a>', further, next_))
     return html('<nav class="pages" aria-label="Pages">{}</nav>', links) if links else NOTHING
+
+
+def _order(request: Request, kind: str, found: Listing) -> Html:
+    """How many rows there are, as far as this page tells, and the link to the other order of arrival."""
+    parts, is_oldest_first = _without_place(request, "sort"), _is_oldest_first(request)
+    shown = len(found.records)
+    if is_later_page(request):
+        words = f"{shown} more"
+    elif found.next:
+        words = f"The {'oldest' if is_oldest_first else 'newest'} {shown}"
+    else:
+        words = f"{shown} {kind if shown != 1 else kind.removesuffix('s')}"
+    order, other = ("&".join(parts), "Newest") if is_oldest_first else ("&".join([*parts, "sort=1"]), "Oldest")
+    return html('<p class="faint order">{} · <a href="?{}">{} first</a></p>', words, order, other) if shown else NOTHING
 
 
 def listing_page(
@@ -337,9 +364,10 @@ def listing_page(
     """The page of a listing: filters, `rows`, links to other pages; `end` is at the end of the line of its title."""
     title, generation = kind.capitalize(), "?generation=all" if kind == "intents" else ""
     body = html(
-        "{}{}{}{}",
+        "{}{}{}{}{}",
         heading(title, end=end, level=1),
         filter_form(request, filters),
+        _order(request, kind, found),
         live(kind, found.prev, rows, request),
         pages(request, found.next),
     )
@@ -373,7 +401,7 @@ def is_later_page(request: Request) -> bool:
 
 def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     """The rows of a listing, with the data for a script that announces newer rows on a first page."""
-    if is_later_page(request) or not cursor:
+    if is_later_page(request) or _is_oldest_first(request) or not cursor:
         return rows
     path, types, name = _FOLLOWED[kind]
     given = asked(request).decode("ascii", "replace").split("&")
