@@ -248,3 +248,17 @@ async def test_the_keyboard_alone_finds_a_trigger(window: Window, registry: Regi
         await page.keyboard.type(f"https://elsewhere.example/console/triggers/{sig}?x=1")
         await page.keyboard.press("Enter")
         await expect(page).to_have_url(re.compile(f"console/triggers/{sig}$"))
+
+
+async def test_a_row_is_one_link_and_links_in_it_stay_their_own(window: Window) -> None:
+    async with opened(window, "console/triggers") as (page, _):
+        second = page.locator("#rows tbody tr").nth(1)
+        href = await second.locator("a.row").get_attribute("href")
+        box = await second.locator("td").last.bounding_box()
+        assert box
+        await page.mouse.click(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2)
+        await expect(page).to_have_url(re.compile(f"{(href or '').removeprefix('../')}$"))
+        await page.go_back()
+        await second.get_by_role("button").first.click(trial=True)  # nothing is above it
+        await second.locator("td[data-name=Signer] a").click()
+        await expect(page).to_have_url(re.compile("console/addresses/0x"))

@@ -401,7 +401,7 @@ def is_later_page(request: Request) -> bool:
 
 def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     """The rows of a listing, with the data for a script that announces newer rows on a first page."""
-    if is_later_page(request) or _is_oldest_first(request) or not cursor:
+    if is_later_page(request) or not cursor:  # oldest first there is no cursor: newer rows belong to the end
         return rows
     path, types, name = _FOLLOWED[kind]
     given = asked(request).decode("ascii", "replace").split("&")
