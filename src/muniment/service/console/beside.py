@@ -55,12 +55,21 @@ async def of_triggers(context: Context, request: Request, triggers: Sequence[Tri
 
 async def of_intents(context: Context, request: Request, intents: Sequence[AnyIntent]) -> Beside:
     """Of at most a hundred intents. Their triggers may be registered elsewhere: those are left out."""
-    sigs = _read_sigs(sig_of(each) for each in intents)
-    found: list[Trigger] = []
-    if sigs:
-        query = TriggerQuery(sigs=sigs, limit=len(sigs))
-        found = (await reading.listing(list_triggers, context, request, query, Trigger)).records
-    return await _beside(context, request, found, {})
+    return await _beside(context, request, await _named(context, request, map(sig_of, intents)), {})
+
+
+async def of_runs(context: Context, request: Request, runs: Sequence[Run]) -> Beside:
+    """Of at most a hundred runs."""
+    return await _beside(context, request, await _named(context, request, (each.trigger_sig for each in runs)), {})
+
+
+async def _named(context: Context, request: Request, texts: Iterable[str]) -> list[Trigger]:
+    """The triggers of these signatures, as far as they are registered here."""
+    sigs = _read_sigs(texts)
+    if not sigs:
+        return []
+    query = TriggerQuery(sigs=sigs, limit=len(sigs))
+    return (await reading.listing(list_triggers, context, request, query, Trigger)).records
 
 
 async def signed(

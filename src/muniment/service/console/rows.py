@@ -13,7 +13,7 @@ from muniment.service.console import reading
 from muniment.service.console.beside import SIGNED_MAX, sig_of
 from muniment.service.console.brief import intent_line, next_run, trigger_line, when
 from muniment.service.console.parts import absolute, identifier, relative, shortened, state, table
-from muniment.service.console.words import is_active
+from muniment.service.console.words import counted, is_active
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.resources.log.routes import get_log
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muniment.service.resources.triggers.counting import Signed
 
 _TRIGGER: Final = ("Trigger", "When", "State", "Signer", "Registered")
-_RUN: Final = ("Run", "Trigger", "Result", "Reason", "Intents", "Status", "Relayer", "Due", "Recorded")
+_RUN: Final = ("Run", "Result", "Status", "Relayer", "Due")
 _INTENT: Final = ("Intent", "Function", "Status", "User", "Arrived")
 _FUNCTION: Final = ("Function", "Signed with it", "Creator", "Deployed")
 _IN_CONFLICT: Final = html(', <span class="bad">in conflict</span>')
@@ -104,24 +104,48 @@ def _without(name: str, names: Sequence[str], rows: Sequence[Sequence[Value]], *
     return table([names[number] for number in kept], shown, is_list=True, **options)
 
 
-def runs(listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, are_of_one_trigger: bool = False) -> Html:
-    """Runs as a table, or the sentence `none`."""
+def runs(
+    listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, beside: Beside | None = None
+) -> Html:  # fmt: skip
+    """Runs as a table, or the sentence `none`; without `beside` the page says whose trigger they are of."""
     if not listed:
         return html('<p class="empty">{}</p>', none)
     rows = [
         (
-            identifier(each.hash, f"{root}console/runs/{each.hash}"),
-            identifier(each.trigger_sig, f"{root}console/triggers/{each.trigger_sig}"),
-            state(each.result), each.reason.code if each.reason else "–", len(each.outputs),
+            html(
+                '<a class="row" href="{}console/runs/{}">{}{}</a><span class="sub">{}{}</span>',
+                root, each.hash, _whose(each, beside), _outcome(each), identifier(each.hash),
+                html(" of {}", identifier(each.trigger_sig, f"{root}console/triggers/{each.trigger_sig}"))
+                if beside
+                else None,
+            ),
+            _filtered(each.result, f"{root}console/runs?result={each.result}"),
             _status(each),
             relayer(each.relayer, root),
-            relative(each.timestamp, now_ms), relative(ms_of(each.created_at), now_ms),
+            html(
+                '{}<span class="sub">recorded {}</span>',
+                relative(each.timestamp, now_ms), relative(ms_of(each.created_at), now_ms),
+            ),
         )
         for each in listed
     ]  # fmt: skip
-    names = [each for each in _RUN if not (are_of_one_trigger and each == "Trigger")]
-    shown = [[cell for name, cell in zip(_RUN, row, strict=True) if name in names] for row in rows]
-    return table(names, shown, label="Runs", numbers=("Intents", "Due", "Recorded"), is_list=True)
+    return table(_RUN, rows, label="Runs", numbers=("Due",), is_list=True)
+
+
+def _whose(run: Run, beside: Beside | None) -> Html | None:
+    """The function of the trigger of a run."""
+    trigger = beside.triggers.get(run.trigger_sig) if beside else None
+    if beside is None or trigger is None:
+        return None
+    function = beside.function(str(trigger.function_cid))
+    return html("{}: ", strange(function.name) if function else shortened(trigger.function_cid))
+
+
+def _outcome(run: Run) -> str:
+    """`2 intents`, `stopped, abort`."""
+    if run.outputs:
+        return counted(len(run.outputs), "intent")
+    return f"{run.result}, {run.reason.code}" if run.reason else run.result
 
 
 def awaits_others(run: Run) -> bool:

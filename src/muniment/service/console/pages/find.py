@@ -152,7 +152,8 @@ async def _runs(context: Context, request: Request, prefix: str) -> _Found:
     if not raw:
         return _Found([], NOTHING)
     listed = [await reading.record(get_run, context, request, Bytes32.from_raw(each), Run) for each in raw]
-    table = rows.runs(listed, root_from(request.path), context.clock.now_ms(), none="")
+    known = await beside.of_runs(context, request, listed)
+    table = rows.runs(listed, root_from(request.path), context.clock.now_ms(), none="", beside=known)
     return _Found([f"runs/{each.hash}" for each in listed], _titled("Runs", table))
 
 

@@ -11,7 +11,7 @@ from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES, is_verdict
 from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import encode, ms_of
-from muniment.service.console import reading, rows
+from muniment.service.console import beside, reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -72,7 +72,8 @@ async def list_page(context: Context, request: Request) -> Page:
         return refused_listing(request, "runs", _FILTERS, refusal)
     found = await reading.listing(list_runs, context, request, query, Run)
     none = "No run matches." if request.query else "No relayer has recorded a run yet."
-    shown = rows.runs(found.records, root, context.clock.now_ms(), none=none)
+    known = await beside.of_runs(context, request, found.records)
+    shown = rows.runs(found.records, root, context.clock.now_ms(), none=none, beside=known)
     return listing_page(request, "runs", found, _FILTERS, shown)
 
 

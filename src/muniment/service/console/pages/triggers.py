@@ -99,7 +99,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         await _facts(context, request, trigger, root),
         await _proof(context, request, trigger), _inputs(trigger, context.chains),
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
-        rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms), are_of_one_trigger=True),
+        rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms)),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
         rows.intents(
             led_to.records, root, now_ms, beside=await beside.of_intents(context, request, led_to.records),
