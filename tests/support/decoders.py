@@ -543,7 +543,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "console.milliseconds_of fromisoformat",
         "console.is_later_page split",
         "console.live split",
-        "console.pages split",
+        "console._without_place split",
+        "console._is_oldest_first split",
         "console.filter_form parse_qsl",
     ),
     "/console/find?q=": (
