@@ -11,6 +11,7 @@ from test_triggers_sign_params import INPUT, INPUTS, ask, params
 
 from builders import Bundle, Wallet, cron, deploy, event, once
 from conftest import NOW_MS, Clock
+from muniment.chains.catalogue import NATIVE
 from muniment.protocol.wire import TIMESTAMP_MS_MAX
 
 pytestmark = pytest.mark.one_engine
@@ -37,6 +38,27 @@ async def test_a_schedule_shows_its_next_five_runs(
     ]  # fmt: skip
     assert cid in shown["summary"][0]
     assert "0 */6 * * *" in shown["summary"][0]
+
+
+async def test_a_common_schedule_is_put_into_words(client: httpx2.AsyncClient) -> None:
+    cid = await deploy(client)
+    shown = await preview(client, params(cid, config=cron(schedule="30 9 * * 1")))
+    assert "on Mondays at 09:30 (30 9 * * 1, UTC)" in shown["summary"][0]
+    shown = await preview(client, params(cid, config=cron(schedule="1-4 9 * * 1")))
+    assert "on the schedule 1-4 9 * * 1 (UTC)" in shown["summary"][0]
+
+
+async def test_an_amount_of_a_known_token_is_named(client: httpx2.AsyncClient) -> None:
+    cid = await deploy(client, Bundle(inputs={"much": "TokenAmount", "what": "Token", "other": "Token"}))
+    usdc = {"address": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "chainId": "8453"}
+    given = {
+        "much": {"token": usdc, "amount": "1.5"}, "what": {"address": NATIVE, "chainId": "100"},
+        "other": {**usdc, "chainId": "10"},
+    }  # fmt: skip
+    text = "\n".join((await preview(client, params(cid, input=given)))["summary"])
+    assert '"amount":"1.5"} (1.5 USDC on Base).' in text
+    assert "(xDAI on Gnosis)." in text
+    assert "on OP Mainnet" not in text
 
 
 async def test_the_next_runs_are_after_now(client: httpx2.AsyncClient, clock: Clock) -> None:
@@ -69,7 +91,7 @@ def warned(shown: dict[str, Any], *texts: str) -> list[bool]:
 
 async def test_warnings_come_when_they_are_due(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
-    texts = ("never ends", "no limit on the fee", "before its first run is due", "names no chain")
+    texts = ("never ends", "no limit on the fee", "before its first run is due", "of that name accepts it")
     assert warned(await preview(client, params(cid)), *texts) == [True, True, False, True]
     careful = params(cid, config=cron(endDate=NOW_MS + 10 * HOUR), executionFeeLimit="1")
     assert warned(await preview(client, careful), *texts) == [False, False, False, True]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
+from muniment.protocol.errors import InvalidAddress
+from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Preview, Values
-from muniment.protocol.triggers.words import fee_in_words
+from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
 from muniment.protocol.wire import encode, iso_time, moment
 
 RUNS_SHOWN: Final = 5
@@ -28,12 +30,24 @@ _UNSEEN: Final = frozenset(
 )  # fmt: skip
 
 
-def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
-    """The preview of a trigger with these `values`, which have passed every check."""
+def _unnamed(_chain_id: int, _token: Address) -> str:
+    return ""
+
+
+def preview_of(
+    values: Values, domain: Domain, now_ms: int, token_name: Callable[[int, Address], str] = _unnamed
+) -> Preview:  # fmt: skip
+    """The preview of a trigger with these `values`, which have passed every check.
+
+    `token_name` gives a token of a chain, such as `USDC on Base`; empty if it is unknown.
+    """
     config = values.config
     end_ms = int(config["endDate"])
     runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
-    inputs = [f"Its input {name} is {encode(value).decode()}." for name, value in values.input.items()]
+    inputs = [
+        f"Its input {name} is {encode(value).decode()}{_token_in_words(value, token_name)}."
+        for name, value in values.input.items()
+    ]
     end = f"until {moment(end_ms)}" if end_ms else "without an end"
     limit = values.execution_fee_limit
     fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {fee_in_words(limit)}"
@@ -63,9 +77,22 @@ def _visible(text: str) -> str:
     return "".join(each if each.isprintable() and each not in _UNSEEN else json.dumps(each)[1:-1] for each in text)
 
 
+def _token_in_words(value: Any, token_name: Callable[[int, Address], str]) -> str:
+    """A token or an amount of a known one, such as ` (1.5 USDC on Base)`; empty for other values."""
+    given: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    token = given.get("token", given)
+    try:
+        name = token_name(int(token["chainId"]), Address.parse(token["address"]))
+    except (InvalidAddress, KeyError, TypeError, ValueError):
+        return ""
+    amount = f"{given['amount']} " if "amount" in given else ""
+    return f" ({amount}{name})" if name else ""
+
+
 def _when(config: Mapping[str, Any]) -> str:
     if config["type"] == CRON:
-        return f"on the schedule {config['schedule']} (UTC)"
+        words = schedule_in_words(config["schedule"])
+        return f"{words} ({config['schedule']}, UTC)" if words else f"on the schedule {config['schedule']} (UTC)"
     if config["type"] == EVENT:
         given = [f"topic {position} {_choices(position, choices)}" for position, choices in enumerate(config["topics"])]
         topics = f" with {', '.join(given)}" if given else ""
@@ -88,7 +115,7 @@ def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:
     if values.config["type"] == CRON and not runs:
         warnings.append("It ends before its first run is due.")
     warnings.append(
-        f"The domain {domain.name!r} names no chain and no deployment: every registry under the same name "
-        "accepts this signature."
+        f"Your signature names this registry by {domain.name!r} alone. Every registry of that name accepts it: anybody "
+        "may register the trigger there, and deactivating it here does not stop it there."
     )
     return warnings

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from muniment.chains.catalogue import NATIVE
 from muniment.protocol import errors
 from muniment.protocol.errors import (
     ClockInDoubt,
@@ -262,7 +263,17 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     With the next runs of its schedule, and warnings. Nothing is stored.
     """
     _, values = await _checked(context, body)
-    return preview_of(values, registry_domain(context.settings.protocol_name), context.clock.now_ms())
+
+    def token_name(chain_id: int, token: Address) -> str:
+        chain = context.chains.get(chain_id)
+        if chain is None:
+            return ""
+        found = context.holdings.tokens.token(chain_id, token)
+        symbol = chain.native_symbol if token == NATIVE else found.symbol if found else ""
+        return f"{symbol} on {chain.name}" if symbol else ""
+
+    domain = registry_domain(context.settings.protocol_name)
+    return preview_of(values, domain, context.clock.now_ms(), token_name)
 
 
 def _count(context: Context, outcome: str) -> None:
