@@ -79,6 +79,22 @@ async def test_the_page_of_a_trigger_shows_its_fee_limit_in_dollars(reader: http
 
 
 @pytest.mark.one_engine
+async def test_the_page_of_a_trigger_begins_with_its_function_and_schedule(
+    reader: httpx2.AsyncClient, world: World
+) -> None:
+    page = (await reader.get(f"/console/triggers/{world.triggers[2]['sig']}")).text
+    assert "<h1><bdi>Threshold</bdi> <small>on day 1 of each month at 09:30</small></h1>" in page
+    assert "“<bdi>Keep the hot wallet above 1 ETH</bdi>”" in page
+    assert "not signed" in page
+    parts = ('id="deactivate"', "not signed", 'class="badges"', "<h2>Inputs", "<h2>Runs", "<h2>Intents", "Typed data")
+    places = [page.index(each) for each in parts]
+    assert places == sorted(places)
+    assert "the same consent can never be registered again" in page
+    ended = (await reader.get(f"/console/triggers/{world.triggers[1]['sig']}")).text
+    assert 'id="deactivate"' not in ended
+
+
+@pytest.mark.one_engine
 async def test_the_page_of_a_trigger_names_a_well_known_event_and_an_address(reader: httpx2.AsyncClient) -> None:
     word = "0x" + "0" * 24 + Wallet(98).address[2:].lower()
     config = event(topics=[[event_topic("Transfer(address,address,uint256)")], [], [word]])

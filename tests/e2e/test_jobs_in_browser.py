@@ -43,6 +43,7 @@ async def test_a_trigger_is_signed_checked_and_ended(window: Window, registry: R
         await sign.click()
         await choose(page, wallet)
         await expect(page.locator("#proof .verdict")).to_contain_text("Yes.")
+        await page.get_by_text("Signature checked here").click()
         assert shown in await page.locator("#proof").inner_text()
         assert await violations(page) == []
         sig = page.url.rpartition("/")[2]
@@ -54,6 +55,9 @@ async def test_a_trigger_is_signed_checked_and_ended(window: Window, registry: R
             assert record["config"]["topics"] == [
                 ["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"]
             ]
+        await page.get_by_role("button", name="Deactivate").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("the same consent can never be registered again")
+        assert await violations(page) == []
         await page.get_by_role("button", name="Sign the deactivation").click()
         await expect(page.get_by_text("Checked here:")).to_be_visible()
         assert "deactivateSig" in ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()

@@ -78,7 +78,7 @@ async def test_a_late_answer_about_an_older_form_is_not_signed(window: Window, r
         await sign(page).click()
         await choose(page, wallet)
         await expect(page.locator("#proof .verdict")).to_contain_text("Yes.")
-        assert shown in await page.locator("#proof").inner_text()
+        assert shown in str(await page.locator("#proof").text_content())
         assert json.loads(sent(watch, "/triggers")[0].post_data or "")["typedData"]["values"]["input"]["limit"] == "2"
 
 
@@ -223,6 +223,7 @@ async def test_only_the_owner_is_asked_to_end_a_trigger(window: Window, registry
     sig = registry.world.triggers[-1]["sig"]
     wallet, device = InjectedWallet(OTHER.key), InjectedWallet(OTHER.key)
     async with opened(window, f"console/triggers/{sig}", wallet) as (page, watch):
+        await page.get_by_role("button", name="Deactivate").click()
         await page.get_by_role("button", name="Sign the deactivation").click()
         await choose(page, wallet)
         await expect(page.locator("#deactivate")).to_contain_text(f"Only {OWNER.address} can end this trigger")
@@ -249,6 +250,7 @@ async def test_the_end_of_other_triggers_is_not_signed(window: Window, registry:
 
     async with opened(window, f"console/triggers/{sig}", wallet) as (page, watch):
         await page.route("**/triggers/deactivate/sign-params", lie)
+        await page.get_by_role("button", name="Deactivate").click()
         await page.get_by_role("button", name="Sign the deactivation").click()
         await choose(page, wallet)
         await expect(page.locator("#deactivate")).to_contain_text("something else to be signed")

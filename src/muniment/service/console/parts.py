@@ -430,6 +430,15 @@ def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = Fa
     )  # fmt: skip
 
 
+def badge(words: str, details: Html) -> Html:
+    """A word for a check, which a script completes with what it found; the check itself is folded."""
+    return html(
+        '<details class="badge"><summary>{} <span class="found">not checked</span></summary>{}</details>',
+        words,
+        details,
+    )
+
+
 def options(pairs: Iterable[tuple[str, str]]) -> Html:
     """Suggestions for a field: values with their labels."""
     return html("{}", [html('<option value="{}">{}</option>', value, seen(words)) for value, words in pairs])

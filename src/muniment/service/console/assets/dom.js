@@ -81,6 +81,22 @@ export function blame(input, words) {
 }
 
 /**
+ * Show what a check has found, also at the summary of the badge that it may be folded under. What is wrong is unfolded.
+ * @param {HTMLElement} section
+ * @param {"yes" | "no" | ""} found
+ * @param {string} words
+ */
+export function settle(section, found, words) {
+  section.className = `check ${found}`;
+  const badge = section.closest("details");
+  const place = badge?.querySelector(".found");
+  if (!badge || !place) return;
+  place.textContent = words;
+  badge.className = `badge ${found}`;
+  badge.open ||= found === "no";
+}
+
+/**
  * Save a text as a file.
  * @param {string} name
  * @param {string} text

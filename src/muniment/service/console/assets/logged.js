@@ -1,7 +1,7 @@
 // Whether a record is in the transparency log: the entry is built from the record, and the proof is checked here.
 
 import { ask, call } from "./api.js";
-import { element, fill, find, messageOf } from "./dom.js";
+import { element, fill, find, messageOf, settle } from "./dom.js";
 import { checkProof, deactivationEntry, functionEntry, nameOf, signedAt, triggerEntry } from "./proofs/log.js";
 import { digest } from "./proofs/typed-data.js";
 import { hex } from "./proofs/bytes.js";
@@ -16,10 +16,10 @@ async function show(shown) {
   fill(shown, shown.querySelector("h2"), verdict);
   try {
     const words = await prove(shown.dataset["path"] ?? "", shown.dataset["protocol"] ?? "");
-    shown.className = words ? "check yes" : "check";
+    settle(shown, words ? "yes" : "", words ? "has it" : "not yet");
     verdict.textContent = words ?? "Not yet. That usually takes a few seconds, and ten minutes at most.";
   } catch (error) {
-    shown.className = "check no";
+    settle(shown, "no", "not proved");
     verdict.textContent = `No. ${messageOf(error)}`;
   }
 }

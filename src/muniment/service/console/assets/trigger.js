@@ -1,7 +1,7 @@
 // A trigger: who signed it is recovered here from what the registry answers, and its owner can end it.
 
 import { call } from "./api.js";
-import { element, fill, find, messageOf } from "./dom.js";
+import { element, fill, find, messageOf, settle } from "./dom.js";
 import { signElsewhere } from "./elsewhere.js";
 import { digest, hashes, signerOf, textDigest } from "./proofs/typed-data.js";
 
@@ -31,12 +31,12 @@ async function check(place) {
     fill(details, ...[["Domain", found.domain], ["Message", found.message], ["Digest", found.digest]].flatMap(([name, value]) =>
       [element("dt", {}, name), element("dd", { class: "mono" }, value)]));
     const isRight = signer === trigger.signer && signer === owner && trigger.sig === sig;
-    place.className = isRight ? "check yes" : "check no";
+    settle(place, isRight ? "yes" : "no", isRight ? "checked here" : "is wrong");
     verdict.textContent = isRight
       ? `Yes. The signature over the digest is by ${signer}, under the domain ${data.domain.name}.`
       : `No. Under the domain ${data.domain.name} this is a signature by ${signer}, not by ${owner}.`;
   } catch (error) {
-    place.className = "check no";
+    settle(place, "no", "could not be checked");
     verdict.textContent = `No. ${messageOf(error)}`;
   }
 }
@@ -53,9 +53,13 @@ function typedData(trigger) {
   };
 }
 
-/** @param {HTMLElement} place */
+/**
+ * The button that ends the trigger, and what its reader is told before anything is signed.
+ * @param {HTMLElement} place
+ */
 function offerEnd(place) {
   const told = element("p", { "aria-live": "polite" });
+  const words = /** @type {HTMLTemplateElement} */ (place.querySelector("template")).content;
   const sign = async () => {
     told.className = "";
     told.textContent = "Waiting for the wallet …";
@@ -70,8 +74,20 @@ function offerEnd(place) {
       told.textContent = messageOf(error);
     }
   };
-  place.append(element("button", { type: "button", class: "danger", click: () => void sign() }, "Sign the deactivation"), told,
-    signElsewhere(endData, sendEnd, owner));
+  const dialog = element("dialog", { "aria-labelledby": "end", class: "end" },
+    element("h2", { id: "end" }, "End this trigger for ever?"), words,
+    element("p", {}, "The owner signs it: ", element("code", {}, owner), ". Nothing is paid."),
+    element("div", { class: "choose" },
+      element("button", { type: "button", class: "danger", click: () => void sign() }, "Sign the deactivation"),
+      element("button", { type: "button", click: () => dialog.close() }, "Keep it")),
+    told, signElsewhere(endData, sendEnd, owner));
+  place.append(element("button", { type: "button", class: "danger", click: () => dialog.showModal() }, "Deactivate"), dialog);
+  // Once another account is connected, this is no offer to its reader.
+  document.addEventListener("account", async () => {
+    const { account } = await import("./wallet.js");
+    const by = account();
+    place.hidden = by !== null && by.address !== owner && !dialog.open;
+  });
 }
 
 /**

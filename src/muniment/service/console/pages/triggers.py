@@ -1,4 +1,4 @@
-"""Triggers: the list, each with the proof of its signature and its end, and the page that signs one."""
+"""Triggers: the list, each with the proof of its signature, its runs and its end."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from muniment.service.console.parts import (
     TextField,
     TimeField,
     action,
+    badge,
     dated,
     facts,
     heading,
@@ -31,6 +32,8 @@ from muniment.service.console.parts import (
     logged,
     options,
     refused_listing,
+    relative,
+    shortened,
     state,
     table,
 )
@@ -93,11 +96,20 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
     )
     query = RunQuery(trigger_sig=trigger.sig, limit=_RUNS)
     ran = await reading.listing(list_runs, context, request, query, Run)
+    function = await _function(context, request, trigger)
+    name = f"{function.name}" if function else shortened(str(trigger.function_cid))
+    words = _in_words(trigger.config)
     body = html(
-        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}',
-        root, heading(strange(trigger.description), end=state(is_active(trigger, now_ms)), level=1),
-        await _facts(context, request, trigger, root),
-        await _proof(context, request, trigger), _inputs(trigger, context.chains),
+        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}{}',
+        root, heading(
+            html("{} <small>{}</small>", strange(name), words), end=_offer_to_end(trigger, name, now_ms), level=1
+        ),
+        html(
+            '<p class="said">“{}” <span class="faint">Note by the signer’s client, not signed.</span></p>',
+            strange(trigger.description),
+        ),
+        await _badges(context, request, trigger), _facts(context, trigger, function, root),
+        _inputs(trigger, context.chains),
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
         rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms)),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
@@ -105,43 +117,54 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
             led_to.records, root, now_ms, beside=await beside.of_intents(context, request, led_to.records),
             none="None yet.", without="Function",
         ),
-        _end(context, trigger, now_ms),
+        _end(context, trigger),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
     )  # fmt: skip
-    return Page(
-        seen(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js", "logged.js")
-    )
+    title = seen(f"{name} {words}")
+    return Page(title, body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js", "logged.js"))
 
 
-async def _facts(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
+def _in_words(config: Mapping[str, Any]) -> str:
+    """When it runs, in few words: `every day at 09:30`, or the schedule itself where there are none."""
+    if config["type"] == CRON:
+        schedule = str(config["schedule"])
+        return schedule_in_words(schedule) or schedule
+    return "on an event" if config["type"] == EVENT else "once"
+
+
+def _facts(context: Context, trigger: Trigger, function: Function | None, root: str) -> Html:
     now_ms, limit = context.clock.now_ms(), str(trigger.execution_fee_limit)
-    return facts([
-        ("Signature", identifier(trigger.sig)),
+    cid = identifier(trigger.function_cid, f"{root}console/functions/{trigger.function_cid}")
+    named = html("{} {} ", strange(function.name), str(function.version)) if function else None
+    first = facts([
         ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
-        ("Function", await _function(context, request, trigger, root)),
+        ("Function", html("{}{}", named, cid)),
         ("When", _when(trigger.config, context.chains)),
         ("Next run", _next_run(trigger, now_ms)),
-        ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
-        ("Begins", _begin(trigger.config, now_ms)),
         ("Signed to end" if trigger.deactivate_sig else "Ends", _ends(trigger, now_ms)),
         ("Fee limit", html("none") if limit == "0" else html("{} for each run", fee_in_words(limit))),
+    ])  # fmt: skip
+    rest = facts([
+        ("Signature", identifier(trigger.sig, whole=True)),
+        ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
+        ("Begins", _begin(trigger.config, now_ms)),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
         ("Registered", dated(ms_of(trigger.created_at), now_ms)),
     ])  # fmt: skip
+    return html("{}<details><summary>Its signature, version and validations</summary>{}</details>", first, rest)
 
 
 def _ends(trigger: Trigger, now_ms: int) -> Html:
     return dated(trigger.end_date, now_ms) if trigger.end_date else html("never")
 
 
-async def _function(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
-    link = identifier(trigger.function_cid, f"{root}console/functions/{trigger.function_cid}")
+async def _function(context: Context, request: Request, trigger: Trigger) -> Function | None:
+    """The function of a trigger; None where this registry does not have it, as after an import."""
     try:
-        function = await reading.record(get_function, context, request, trigger.function_cid, Function)
+        return await reading.record(get_function, context, request, trigger.function_cid, Function)
     except FunctionNotFound:
-        return link
-    return html("{} {} {}", strange(function.name), str(function.version), link)
+        return None
 
 
 def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
@@ -166,10 +189,17 @@ def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
     )  # fmt: skip
 
 
+def _next_runs(trigger: Trigger, now_ms: int) -> list[int]:
+    """The next run of an active trigger with a schedule, in milliseconds since 1970; none for others."""
+    if trigger.config["type"] != CRON or is_active(trigger, now_ms) != "active":
+        return []
+    return next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
+
+
 def _next_run(trigger: Trigger, now_ms: int) -> Html | None:
     if trigger.config["type"] != CRON or is_active(trigger, now_ms) != "active":
         return None
-    runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
+    runs = _next_runs(trigger, now_ms)
     return dated(runs[0], now_ms) if runs else html("none before it ends")
 
 
@@ -179,7 +209,7 @@ def _never_ran(trigger: Trigger, now_ms: int) -> Html:
     if is_active(trigger, now_ms) != "active":
         due = NOTHING
     elif kind == CRON:
-        runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
+        runs = _next_runs(trigger, now_ms)
         due = html(" Next due {}.", dated(runs[0], now_ms)) if runs else NOTHING
     elif kind == EVENT:
         due = html(" The next one is due with the next event.")
@@ -194,11 +224,12 @@ def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
     return dated(start, now_ms) if start else None
 
 
-async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
-    """The places for the checks of the signature and of the log, which need a script.
+async def _badges(context: Context, request: Request, trigger: Trigger) -> Html:
+    """Its state, and whether its signature and the log were checked, in one line.
 
-    A renamed registry keeps earlier triggers under the domain of its former name.
+    A script checks; details are folded. A renamed registry keeps earlier triggers under the domain of its former name.
     """
+    now_ms = context.clock.now_ms()
     protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
     protocol = next(iter(protocols), context.settings.protocol_name)
     signature = html(
@@ -208,7 +239,14 @@ async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
         "With a script this page computes the digest, and recovers the signer from the signature.</p></section>",
         trigger.sig, str(trigger.signer), protocol, str(trigger.signer),
     )  # fmt: skip
-    return html("{}{}", signature, logged(context, f"triggers/{trigger.sig}", protocol))
+    log = logged(context, f"triggers/{trigger.sig}", protocol)
+    condition = is_active(trigger, now_ms)
+    has_end = condition == "active" and trigger.end_date
+    return html(
+        '<div class="badges"><p>{}</p>{}{}{}</div>',
+        state(condition), badge("Signature", signature), badge("Log", log) if log else None,
+        html("<p>ends {}</p>", relative(trigger.end_date, now_ms)) if has_end else None,
+    )  # fmt: skip
 
 
 def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
@@ -226,20 +264,28 @@ def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
     return html("{}{}", heading("Inputs"), table(("Name", "Type", "Value"), lines, label="Inputs"))
 
 
-def _end(context: Context, trigger: Trigger, now_ms: int) -> Html | None:
-    if trigger.deactivate_sig:
-        return html(
-            '{}<p id="ended" data-deactivation="{}">The owner ended it for ever by the signature {}.</p>{}',
-            heading("Deactivated"), trigger.deactivate_sig, identifier(trigger.deactivate_sig),
-            logged(context, f"deactivations/{trigger.deactivate_sig}", is_end=True),
-        )  # fmt: skip
-    if is_active(trigger, now_ms) == "ended":
+def _end(context: Context, trigger: Trigger) -> Html | None:
+    if not trigger.deactivate_sig:
         return None
     return html(
-        '{}<div id="deactivate"><p>For ever: the same consent can never be registered again. The owner signs it.</p>'
-        "</div>",
-        heading("Deactivate"),
-    )
+        '{}<p id="ended" data-deactivation="{}">The owner ended it for ever by the signature {}.</p>{}',
+        heading("Deactivated"), trigger.deactivate_sig, identifier(trigger.deactivate_sig),
+        logged(context, f"deactivations/{trigger.deactivate_sig}", is_end=True),
+    )  # fmt: skip
+
+
+def _offer_to_end(trigger: Trigger, name: str, now_ms: int) -> Html:
+    """The place for the button that ends it, which needs a script, with what the reader is told before."""
+    if is_active(trigger, now_ms) != "active":
+        return NOTHING
+    runs = _next_runs(trigger, now_ms)
+    return html(
+        '<div id="deactivate"><template><p>{} no longer runs in the name of <code>{}</code>.{}</p><p>It is for ever: '
+        "the same consent can never be registered again. To run the function again, sign a trigger with another "
+        "version.</p></template></div>",
+        strange(name), str(trigger.signer),
+        html(" Its next run, {}, does not happen.", relative(runs[0], now_ms)) if runs else None,
+    )  # fmt: skip
 
 
 def _typed_data(trigger: Trigger) -> str:
