@@ -95,6 +95,34 @@ async def test_the_page_of_a_trigger_begins_with_its_function_and_schedule(
 
 
 @pytest.mark.one_engine
+async def test_a_function_to_sign_a_trigger_for_is_chosen_without_a_script(
+    reader: httpx2.AsyncClient, world: World
+) -> None:
+    threshold, sweep = (world.cids[name] for name in ("Threshold", "Sweep rewards"))
+    begun = (await reader.get("/console/triggers/new?version=9")).text
+    assert f'href="?functionCid={threshold}&amp;version=9"' in begun
+    most_used = begun[begun.index("Used most of late") : begun.index("Newest")]
+    assert 0 < most_used.index(sweep) < most_used.index(threshold)
+    assert ".js" not in begun.replace("frame.js", "").replace("dom.js", "")
+    found = (await reader.get("/console/triggers/new?name=thRES&version=9")).text
+    assert threshold in found
+    assert sweep not in found
+    assert '<input type="hidden" name="version" value="9">' in found
+    for chosen in (f"name={threshold}", f"functionCid={threshold}"):
+        form = (await reader.get(f"/console/triggers/new?{chosen}")).text
+        assert f'data-cid="{threshold}" data-name="Threshold" data-version="0.3.1"' in form
+        assert "muniment triggers sign" in " ".join(Outline(form).text.split())
+        assert '<option value="8453">Base</option>' in form
+        assert 'data-chain="8453" data-decimals="6">USDC</option>' in form
+    unknown = str(cid_v1(DAG_PB, b"\1" * 32))
+    for typed, words in ((f"functionCid={unknown}", unknown), ("functionCid=Qm", "CID"), ("name=x", "characters")):
+        refused = (await reader.get(f"/console/triggers/new?{typed}")).text
+        assert words in refused
+        assert 'id="wizard"' not in refused
+    assert (await reader.get(f"/console/triggers/new?functionCid={unknown}")).text.count('aria-invalid="true"') == 1
+
+
+@pytest.mark.one_engine
 async def test_the_page_of_a_trigger_names_a_well_known_event_and_an_address(reader: httpx2.AsyncClient) -> None:
     word = "0x" + "0" * 24 + Wallet(98).address[2:].lower()
     config = event(topics=[[event_topic("Transfer(address,address,uint256)")], [], [word]])

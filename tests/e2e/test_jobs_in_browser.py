@@ -165,17 +165,19 @@ async def test_a_function_is_deployed(window: Window, registry: Registry, tmp_pa
     (tmp_path / "function.wasm").write_bytes(bundle.wasm)
     async with opened(window, "console/deploy", wallet) as (page, _):
         await page.get_by_label("Choose or drop both files").set_input_files([tmp_path / "manifest.json"])
-        await expect(page.get_by_text("Two files are needed")).to_be_visible()
-        files = [tmp_path / "manifest.json", tmp_path / "function.wasm"]
-        await page.get_by_label("Choose or drop both files").set_input_files(files)
+        await expect(page.get_by_text("choose function.wasm")).to_be_visible()
+        await page.get_by_label("Choose or drop both files").set_input_files([tmp_path / "function.wasm"])
         cid = (await page.locator("#cid").inner_text()).split()[0]
         await page.get_by_role("button", name="Log in and deploy").click()
         await choose(page, wallet)
         await expect(page.get_by_text("The registry computed the same CID")).to_be_visible()
+        sign = await page.get_by_role("link", name="Sign a trigger").get_attribute("href")
+        assert str(sign).endswith(f"/console/triggers/new?functionCid={cid}")
         assert ok(httpx2.get(f"{registry.url}/functions/{cid}")).json()["name"] == "From a browser"
         kept = await page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage })")
         assert "mnk_" not in kept
         await page.reload()
+        files = [tmp_path / "manifest.json", tmp_path / "function.wasm"]
         await page.get_by_label("Choose or drop both files").set_input_files(files)
         await expect(page.get_by_text("is here already")).to_be_visible()
 

@@ -40,7 +40,7 @@ async def test_the_domain_has_the_type_that_was_hashed_here(window: Window, regi
 
 
 def _fee(data: dict[str, Any]) -> None:
-    data["message"]["executionFeeLimit"] = "1000000000000000000"
+    data["message"]["executionFeeLimit"] = "2000000000000000000"
 
 
 def _domain(data: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,11 @@ def message(watch: Watch) -> dict[str, Any]:
     return json.loads(sent(watch, "/triggers/sign-params")[-1].post_data or "")
 
 
-async def test_a_function_chosen_by_hand_is_still_there_after_a_reload(window: Window, registry: Registry) -> None:
+async def test_a_function_chosen_by_hand_is_still_there_after_a_reload(window: Window) -> None:
     async with opened(window, "console/triggers/new") as (page, _):
-        await page.get_by_label("Function").fill(registry.world.cids["Threshold"])
-        await page.get_by_label("Function").press("Tab")
+        await page.get_by_label("Function").fill("thresh")
+        await page.get_by_label("Function").press("Enter")
+        await page.get_by_role("link", name="Threshold 0.3.1").click()
         await page.get_by_label("limit · uint256").fill("5e18")
         await page.get_by_label("Kind").select_option("Once")
         await page.reload()
@@ -53,6 +55,68 @@ async def test_a_function_chosen_by_hand_is_still_there_after_a_reload(window: W
         await expect(field(page, "limit · uint256")).to_contain_text("= 5 × 10¹⁸")
         await expect(page.get_by_label("Begins (UTC)")).to_be_visible()
         await expect(page.get_by_label("Schedule")).to_be_hidden()
+
+
+async def test_what_is_safe_is_the_default_and_the_rest_a_choice(window: Window, registry: Registry) -> None:
+    async with opened(window, wizard_of(registry)) as (page, watch):
+        await expect(sign(page)).to_be_enabled()
+        asked = message(watch)
+        days = (asked["config"]["endDate"] - await page.evaluate("Date.now()")) / 86_400_000
+        assert 89.9 < days <= 90
+        assert asked["executionFeeLimit"] == str(10**18)
+        await page.get_by_label("Ends", exact=True).select_option(label="never: only a deactivation ends it")
+        await expect(page.locator(".preview")).to_contain_text("It never ends")
+        await page.get_by_label("Fee limit for each run").select_option("no limit")
+        await expect(page.locator(".preview")).to_contain_text("no limit on the fee")
+        await expect(page.get_by_label("US dollars")).to_be_hidden()
+        asked = message(watch)
+        assert (asked["config"]["endDate"], asked["executionFeeLimit"]) == (0, "0")
+        await page.get_by_label("Fee limit for each run").select_option("at most")
+        await page.get_by_label("US dollars").fill("0.05")
+        await expect(page.locator(".preview")).to_contain_text("at most 0.05 US dollars (50000000000000000)")
+        await page.get_by_label("US dollars").fill("0")
+        await expect(page.locator(".faults")).to_contain_text("US dollars: an amount above 0")
+        await page.reload()
+        await expect(page.get_by_label("Ends", exact=True)).to_have_value("none")
+        await expect(page.get_by_label("Ends (UTC)")).to_be_hidden()
+
+
+async def test_an_amount_of_a_known_token_is_typed_in_its_units(window: Window, registry: Registry) -> None:
+    async with httpx2.AsyncClient(base_url=registry.url) as client:
+        cid = await deploy(client, Bundle("Pay", "1.0.0", "Pays", {"much": "TokenAmount"}))
+    async with opened(window, f"console/triggers/new?functionCid={cid}") as (page, watch):
+        missing = page.locator(".faults a")
+        await expect(missing.first).to_have_text("much · TokenAmount: Chain")
+        await missing.nth(2).click()
+        await expect(page.get_by_label("Amount, in units of the token")).to_be_focused()
+        await page.keyboard.type("1.5")
+        await page.get_by_label("Chain").first.select_option("8453")
+        await page.get_by_label("Token", exact=True).select_option("USDC")
+        await expect(page.locator("#wizard")).to_contain_text("= 1500000 base units")
+        await expect(page.locator(".preview")).to_contain_text("(1.5 USDC on Base)")
+        usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+        assert message(watch)["input"] == {"much": {"token": {"address": usdc, "chainId": "8453"}, "amount": "1.5"}}
+        assert await violations(page) == []
+        await page.reload()
+        await expect(page.get_by_label("Token", exact=True)).to_have_value(usdc)
+        await expect(page.get_by_label("Address of the token")).to_be_hidden()
+        await page.get_by_label("Chain").first.select_option("10")
+        await expect(page.get_by_label("Token", exact=True)).to_have_value("")
+        await expect(page.locator(".faults")).to_contain_text("much · TokenAmount: Token: choose one")
+        watch.expect_refusals()
+
+
+async def test_next_runs_are_told_by_the_readers_clock(window: Window, registry: Registry) -> None:
+    session = await window.context.new_cdp_session(window.page)
+    await session.send("Emulation.setTimezoneOverride", {"timezoneId": "Africa/Lagos"})
+    config = {"type": 0, "schedule": "30 9 1 1 *", "delta": "1h", "endDate": 0}
+    async with opened(window, wizard_of(registry, config=config)) as (page, _):
+        runs = page.locator(".preview li", has_text="in Africa/Lagos)")
+        words = re.compile(r"^1 Jan \d{4}, 09:30 UTC \(1 Jan \d{4}, 10:30 in Africa/Lagos\)$")
+        await expect(runs.first).to_have_text(words)
+        await expect(runs).to_have_count(5)
+    await session.send("Emulation.setTimezoneOverride", {"timezoneId": ""})
+    await session.detach()
 
 
 async def test_a_late_answer_about_an_older_form_is_not_signed(window: Window, registry: Registry) -> None:
@@ -90,10 +154,11 @@ async def test_text_of_strangers_is_text_in_the_wizard(window: Window, registry:
         await expect(page.get_by_label("x · string")).to_have_value(HOSTILE)
         assert await page.locator("#wizard").locator("script, img, b").count() == 0
         assert await page.locator("#wizard .unseen", has_text="U+202E").count() == 4
-        await page.get_by_label("Address").fill(CONTRACT.lower())
-        await page.get_by_label("Address").press("Tab")
-        await expect(page.get_by_label("Address")).to_have_value(CONTRACT)
-        await page.get_by_label("Chain").nth(0).fill("8453")
+        await page.get_by_label("Chain").first.select_option("8453")
+        await page.get_by_label("Token", exact=True).select_option("another …")
+        await page.get_by_label("Address of the token").fill(CONTRACT.lower())
+        await page.get_by_label("Address of the token").press("Tab")
+        await expect(page.get_by_label("Address of the token")).to_have_value(CONTRACT)
         await page.get_by_label("Amount, in units of the token").fill("1.5")
         await expect(sign(page)).to_be_enabled()
         assert message(watch)["input"] == {
@@ -201,6 +266,7 @@ async def test_a_signature_by_somebody_else_is_not_sent(window: Window, registry
         await expect(page.locator(".elsewhere")).to_contain_text("Was the form changed after the file was saved?")
         await page.get_by_label("limit · uint256").fill("-")
         await expect(page.locator(".preview")).to_contain_text("missing or wrong")
+        await expect(page.locator(".faults")).to_contain_text("limit · uint256: ")
         await use.click()
         await expect(page.locator(".elsewhere")).to_contain_text("There is nothing to sign yet")
         assert sent(watch, "/triggers") == []
@@ -208,7 +274,7 @@ async def test_a_signature_by_somebody_else_is_not_sent(window: Window, registry
 
 async def test_a_consent_that_has_ended_says_what_to_change(window: Window, registry: Registry) -> None:
     ended = registry.world.triggers[1]
-    given = {name: ended[name] for name in ("functionCid", "input", "config", "version")}
+    given = {name: ended[name] for name in ("functionCid", "input", "config", "version", "executionFeeLimit")}
     wallet = InjectedWallet(OWNER.key)
     async with opened(window, wizard_of(registry, **given, description="Again"), wallet) as (page, watch):
         await sign(page).click()

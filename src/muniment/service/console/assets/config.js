@@ -1,10 +1,7 @@
 // When a trigger may run: on a schedule, on an event, or once.
 
 import { element } from "./dom.js";
-import { address, chain, checked, choice, explained, text } from "./fields.js";
-import { hex, utf8 } from "./proofs/bytes.js";
-import { keccak256 } from "./proofs/crypto.js";
-import { integerRange } from "./proofs/typed-data.js";
+import { address, chain, checked, choice, explained, orNone, text } from "./fields.js";
 
 /** @typedef {import("./fields.js").Field} Field */
 
@@ -16,8 +13,11 @@ const PRESETS = [
 const CRON_FIELDS = ["Minute", "Hour", "Day of month", "Month", "Weekday"];
 const UNITS = /** @type {[string, string][]} */ ([["s", "seconds"], ["m", "minutes"], ["h", "hours"], ["d", "days"], ["w", "weeks"]]);
 const TOPICS_MAX = 4;
-// The types of parameters in full (Solidity, ABI specification).
-const TYPE = /^(u?int[1-9][0-9]*|address|bool|string|function|bytes([1-9]|[12][0-9]|3[0-2])?)(\[[0-9]*\])*$/;
+const MINUTE_MS = 60_000;
+// Ninety days: a trigger that its owner forgets ends by itself.
+const ENDS_IN_MINUTES = 90 * 24 * 60;
+/** @type {((typed: string) => string) | null} */
+let topicOf = null;
 
 /**
  * The part of the form that says when.
@@ -28,8 +28,12 @@ export function configField() {
   const parts = /** @type {Record<number, Field>} */ ({ [CRON]: cron(), [EVENT]: event(), [ONCE]: once() });
   const select = /** @type {HTMLSelectElement} */ (kind.node.querySelector("select"));
   const delta = delay();
-  const end = moment("Ends (UTC)", "/config/endDate", "Empty: never. Only a deactivation ends it then.");
-  const show = () => Object.entries(parts).forEach(([number, part]) => { part.node.hidden = number !== select.value; });
+  const end = orNone("Ends", "at a time", "never: only a deactivation ends it", moment("Ends (UTC)", "/config/endDate", "", true), 0);
+  end.write(Math.floor(Date.now() / MINUTE_MS + ENDS_IN_MINUTES) * MINUTE_MS);
+  const show = () => {
+    Object.entries(parts).forEach(([number, part]) => { part.node.hidden = number !== select.value; });
+    if (select.value === String(EVENT) && !topicOf) void readEvents(parts[EVENT]?.node);
+  };
   kind.node.addEventListener("input", show);
   show();
   return {
@@ -75,6 +79,15 @@ function cron() {
   };
 }
 
+/**
+ * Load what reads events, and read again what was typed before: few triggers wait for one.
+ * @param {HTMLElement | undefined} node
+ */
+async function readEvents(node) {
+  topicOf = (await import("./events.js")).topicOf;
+  for (const field of node?.querySelectorAll(".field") ?? []) field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
 /** @returns {Field} */
 function event() {
   const where = chain("/config/chainId", "");
@@ -109,7 +122,8 @@ function topic(at) {
   const field = text(`Topic ${at}`, `/config/topics/${at}`, (typed) => split(typed).map((part) => {
     if (/^0x[0-9a-fA-F]{64}$/.test(part)) return part;
     if (at) throw new Error("a topic is 0x and 64 hex digits");
-    return hex(keccak256(utf8(canonicalEvent(part))));
+    if (!topicOf) throw new Error("this event is still read");
+    return topicOf(part);
   }), hint);
   return explained(field, hint, (values) => (values.length ? `= ${values.join(", ")}` : ""));
 }
@@ -127,32 +141,6 @@ function split(typed) {
     else parts[parts.length - 1] += each;
   }
   return parts.filter(Boolean);
-}
-
-/**
- * An event as the hash of its first topic has it: its name and the full types of its parameters, without spaces. A short
- * type such as `uint` would give the hash of an event that no contract logs.
- * @param {string} typed
- */
-function canonicalEvent(typed) {
-  const event = typed.replaceAll(/\s*([(),])\s*/g, "$1");
-  let [, types = ""] = /^[A-Za-z_$][A-Za-z0-9_$]*(\(.*\))$/.exec(event) ?? [];
-  // From the inside out, a tuple of types is a type.
-  for (let inner = true; inner && types !== "bool";) {
-    inner = false;
-    types = types.replaceAll(/\(([^()]*)\)/g, (_, members) => {
-      inner = !members || members.split(",").every(isType);
-      return inner ? "bool" : "!";
-    });
-  }
-  if (types !== "bool") throw new Error("neither 0x and 64 hex digits nor an event in full types, such as Transfer(address,address,uint256)");
-  return event;
-}
-
-/** @param {string} type */
-function isType(type) {
-  const found = TYPE.exec(type);
-  return found !== null && (!/int/.test(type) || integerRange(found[1] ?? "") !== null);
 }
 
 /** @returns {Field} */
@@ -186,14 +174,18 @@ function delay() {
 }
 
 /**
- * A time in UTC, in milliseconds since 1970; 0 for an empty field.
+ * A time in UTC, in milliseconds since 1970; 0 for an empty field, if it may be empty.
  * @param {string} label
  * @param {string} pointer
  * @param {string} hint
+ * @param {boolean} [isNeeded]
  * @returns {Field}
  */
-function moment(label, pointer, hint) {
-  const field = text(label, pointer, (typed) => (typed ? Date.parse(`${typed}Z`) : 0), hint, { type: "datetime-local", step: "any" });
+function moment(label, pointer, hint, isNeeded = false) {
+  const field = text(label, pointer, (typed) => {
+    if (isNeeded && !typed) throw new Error("a time is missing");
+    return typed ? Date.parse(`${typed}Z`) : 0;
+  }, hint, { type: "datetime-local", step: "any" });
   return {
     ...field,
     write: (value) => {

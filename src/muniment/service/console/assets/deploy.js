@@ -20,13 +20,19 @@ if (place) start(place, place.dataset["profile"] ?? "");
 function start(shown, profile) {
   const files = element("input", { type: "file", multiple: true, accept: ".json,.wasm,application/json,application/wasm" });
   const told = element("div", { class: "told-here", "aria-live": "polite" });
-  const drop = element("div", { class: "drop" }, labelled("Choose or drop both files", files));
+  const drop = element("div", { class: "drop" }, labelled("Choose or drop both files", files, "Together, or one after the other"));
+  /** @type {Map<string, File>} */
+  const chosen = new Map();
+  const take = (/** @type {Iterable<File>} */ given) => {
+    for (const file of given) chosen.set(file.name, file);
+    void look([...chosen.values()], profile, told);
+  };
   drop.addEventListener("dragover", (event) => event.preventDefault());
   drop.addEventListener("drop", (event) => {
     event.preventDefault();
-    void look([...(event.dataTransfer?.files ?? [])], profile, told);
+    take(event.dataTransfer?.files ?? []);
   });
-  files.addEventListener("change", () => void look([...(files.files ?? [])], profile, told));
+  files.addEventListener("change", () => take(files.files ?? []));
   fill(shown, drop, told);
 }
 
@@ -39,10 +45,15 @@ function start(shown, profile) {
 async function look(given, profile, told) {
   try {
     const [manifest, wasm] = NAMES.map((name) => given.find((file) => file.name === name));
-    if (!manifest || !wasm) throw new Error(`Two files are needed, ${NAMES.join(" and ")}, in one choice.`);
+    if (!manifest || !wasm) {
+      const missing = NAMES.filter((name) => !given.some((file) => file.name === name));
+      const other = given.find((file) => !NAMES.includes(file.name));
+      return void fill(told, element("p", {}, `Two files are needed: choose ${missing.join(" and ")}${other ? `, not ${other.name}` : ""}.`));
+    }
     fill(told, "Computing the CID …");
     const [json, module] = [await bytesOf(manifest), await bytesOf(wasm)];
     const words = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(json));
+    for (const name of ["name", "version"]) if (typeof words?.[name] !== "string") throw new Error(`manifest.json has no ${name}: add one, and choose the file again.`);
     const begun = performance.now();
     const cid = await bundleCid(json, module, profile);
     const milliseconds = Math.round(performance.now() - begun);
@@ -53,7 +64,7 @@ async function look(given, profile, told) {
       element("dt", {}, "CID"), element("dd", { class: "mono", id: "cid" }, cid, ` computed here in ${milliseconds} ms`));
     const send = element("button", { type: "button", class: "first" }, known ? "Deploy again" : "Log in and deploy");
     send.addEventListener("click", () => void deploy([manifest, wasm], cid, told, send));
-    fill(told, facts, known ? element("p", {}, "This function is here already: ", link(cid)) : null, send);
+    fill(told, facts, known ? element("p", {}, "This function is here already: ", link(cid)) : null, send, known ? signWith(cid) : null);
   } catch (error) {
     fill(told, element("p", { class: "bad" }, messageOf(error)));
   }
@@ -78,7 +89,7 @@ async function deploy(files, cid, told, send) {
     words.textContent = "Sending …";
     const made = await upload("functions", form, { "x-api-key": apiKey }, (sent, total) => { bar.value = sent / total; });
     if (made.CID !== cid) throw new Error(`The registry answered with another CID, ${made.CID}: do not sign triggers for it.`);
-    fill(told, element("p", { class: "ok" }, "Deployed. The registry computed the same CID: ", link(cid)));
+    fill(told, element("p", { class: "ok" }, "Deployed. The registry computed the same CID: ", link(cid)), signWith(cid));
   } catch (error) {
     bar.remove();
     send.disabled = false;
@@ -91,6 +102,11 @@ async function deploy(files, cid, told, send) {
 /** @param {string} cid */
 function link(cid) {
   return element("a", { href: new URL(`console/functions/${cid}`, root).href }, cid);
+}
+
+/** @param {string} cid */
+function signWith(cid) {
+  return element("a", { class: "button first", href: new URL(`console/triggers/new?functionCid=${cid}`, root).href }, "Sign a trigger");
 }
 
 /** @param {File} file */

@@ -6,12 +6,24 @@ import { DOMAIN_TYPES, addressOf, digest, signerOf } from "./proofs/typed-data.j
 /** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
 
 /**
+ * The folded part of a page for a signature that another program makes; the parameters are those of `fillElsewhere`.
+ * @param {() => Promise<TypedData | null>} read
+ * @param {(data: TypedData, signature: string, signer: string) => Promise<void>} onSigned
+ * @param {string} [owner]
+ */
+export function signElsewhere(read, onSigned, owner = "") {
+  const place = element("details", { class: "elsewhere" }, element("summary", {}, "Sign elsewhere"));
+  fillElsewhere(place, read, onSigned, owner);
+  return place;
+}
+
+/**
+ * @param {HTMLElement} place
  * @param {() => Promise<TypedData | null>} read what is to be signed now; null while it is not known
  * @param {(data: TypedData, signature: string, signer: string) => Promise<void>} onSigned
  * @param {string} [owner] who has to sign; without it the reader says who signs: any 65 bytes are somebody's signature
- * @returns {HTMLElement}
  */
-export function signElsewhere(read, onSigned, owner = "") {
+export function fillElsewhere(place, read, onSigned, owner = "") {
   const box = element("textarea", { rows: 3, spellcheck: "false", placeholder: "0x…", autocomplete: "off" });
   const by = element("input", { spellcheck: "false", autocomplete: "off", placeholder: "0x…", value: owner });
   const told = element("p", { "aria-live": "polite" });
@@ -40,12 +52,11 @@ export function signElsewhere(read, onSigned, owner = "") {
     tell(`Signed by ${signer}. Sending …`, false);
     await onSigned(data, signature, signer);
   };
-  return element("details", { class: "elsewhere" },
-    element("summary", {}, "Sign elsewhere"),
+  place.append(
     element("p", {}, "For a device without a connection, a phone, or a wallet that this page does not find: save the typed "
       + "data, sign the file with eth_signTypedData_v4, and paste the signature."),
     element("button", { type: "button", click: withData((data) => save("typed-data.json", JSON.stringify(withDomain(data), null, 2))) }, "Save typed-data.json"),
-    owner ? null : labelled("Signer", by, "The address that signs"),
+    ...(owner ? [] : [labelled("Signer", by, "The address that signs")]),
     labelled("Signature", box, "65 bytes in hex. The signer is recovered here before anything is sent."),
     element("button", { type: "button", click: withData(take) }, "Use this signature"), told);
 }

@@ -16,6 +16,8 @@ import { addressOf, integer, integerRange } from "./proofs/typed-data.js";
 // From here on a number probably counts the smallest units of a token of 18 decimals.
 const HINTED_FROM = 10n ** 14n;
 const WEI = 10n ** 18n;
+// The choice of a value that is none of the known ones.
+const OTHER = "#";
 
 /**
  * A field for an input of a function.
@@ -31,11 +33,11 @@ export function fieldOf(name, type, meaning, pointer) {
   if (type === "bool") return choice(label, [["false", "false"], ["true", "true"]], pointer, hint, (text) => text === "true");
   if (type === "Token") return token(label, pointer, hint);
   if (type === "TokenAmount") {
-    return group(label, { token: token("Token", `${pointer}/token`, ""), amount: text("Amount, in units of the token", `${pointer}/amount`, amount, "Like 1 or 1.5") }, pointer, hint);
+    return tokenAmount(label, pointer, hint);
   }
   if (type === "address") return address(label, pointer, hint);
   const range = integerRange(type);
-  if (range) return number(label, type, range, pointer, hint, /chain/i.test(name));
+  if (range) return /chain/i.test(name) ? chain(pointer, hint, label, type, range) : number(label, type, range, pointer, hint);
   if (type === "string") return text(label, pointer, (typed) => typed, hint, { rows: 2 });
   return text(label, pointer, (typed) => bytes(type, typed), hint);
 }
@@ -46,7 +48,153 @@ export function fieldOf(name, type, meaning, pointer) {
  * @param {Child} hint
  */
 function token(label, pointer, hint) {
-  return group(label, { address: address("Address", `${pointer}/address`, ""), chainId: chain(`${pointer}/chainId`, "") }, pointer, hint);
+  const chainId = chain(`${pointer}/chainId`, "");
+  const by = known("Token", `${pointer}/address`, "", [], address("Address of the token", `${pointer}/address`, ""));
+  const all = group(label, { chainId, address: by }, pointer, hint);
+  const show = () => by.offer(tokensOf(chainId).map((each) => [each.value, each.text]));
+  chainId.node.addEventListener("input", show);
+  return { ...all, chainId, by, write: (/** @type {any} */ value) => {
+    all.write(value);
+    show();
+  } };
+}
+
+/**
+ * The tokens of a chain that the page knows.
+ * @param {Field} chainId
+ */
+function tokensOf(chainId) {
+  const chosen = valueOf(chainId);
+  return /** @type {HTMLOptionElement[]} */ ([...document.querySelectorAll("#tokens option")]).filter((each) => each.dataset["chain"] === chosen);
+}
+
+/**
+ * @param {string} label
+ * @param {string} pointer
+ * @param {Child} hint
+ */
+function tokenAmount(label, pointer, hint) {
+  const which = token("Token", `${pointer}/token`, "");
+  const hinted = "Like 1 or 1.5";
+  const much = explained(text("Amount, in units of the token", `${pointer}/amount`, amount, hinted), hinted, (typed) => {
+    const decimals = Number(tokensOf(which.chainId).find((each) => each.value === valueOf(which.by))?.dataset["decimals"]);
+    const rest = typed.split(".")[1] ?? "";
+    if (!(decimals >= rest.length)) return decimals >= 0 ? `The token has ${decimals} decimals.` : "";
+    return `= ${BigInt(typed.replace(".", "") + "0".repeat(decimals - rest.length))} base units`;
+  });
+  which.node.addEventListener("input", () => much.node.dispatchEvent(new Event("input")));
+  return group(label, { token: which, amount: much }, pointer, hint);
+}
+
+/**
+ * The value of a field, if it has one.
+ * @param {Field} field
+ */
+function valueOf(field) {
+  try {
+    return field.read();
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * A choice of known values by their names before the field for all others, which holds the value.
+ * @param {string} label
+ * @param {string} pointer
+ * @param {Child} hint
+ * @param {[string, string][]} values
+ * @param {Field} field
+ * @returns {Field & {offer: (values: [string, string][]) => void}}
+ */
+function known(label, pointer, hint, values, field) {
+  const select = element("select", { name: `${pointer}#known` });
+  const input = /** @type {HTMLInputElement} */ (field.node.querySelector("input"));
+  const isListed = () => values.some(([value]) => value === input.value);
+  const show = () => {
+    if (input.value) select.value = isListed() ? input.value : OTHER;
+    field.node.hidden = select.value !== OTHER;
+  };
+  const offer = (/** @type {[string, string][]} */ offered) => {
+    const wasListed = isListed();
+    values = offered;
+    const chosen = select.value;
+    fill(select, ...[["", "choose one"], ...values, [OTHER, "another …"]].map(([value, words]) => element("option", { value }, words)));
+    // What was chosen by its name is no value of other names.
+    if (wasListed && !isListed()) input.value = "";
+    select.value = wasListed || chosen !== OTHER ? "" : OTHER;
+    show();
+  };
+  select.addEventListener("input", () => {
+    field.write(select.value === OTHER ? "" : select.value);
+    show();
+  });
+  field.node.addEventListener("input", () => {
+    // The text of a reader stays in its field; what a reload brings back is shown by its name.
+    if (field.node.hidden) show();
+  });
+  offer(values);
+  return {
+    node: element("div", {}, labelled(label, select, hint), field.node), offer,
+    read: () => {
+      if (field.node.hidden && !select.value && !input.value) throw new Error("choose one");
+      return field.read();
+    },
+    write: (value) => {
+      field.write(value);
+      show();
+    },
+    blame: (words) => {
+      blame(select, field.node.hidden ? words : "");
+      field.blame?.(field.node.hidden ? "" : words);
+    },
+  };
+}
+
+/**
+ * A field whose value may be none: that is a choice of its own, which nobody makes by leaving a field empty.
+ * @param {string} label
+ * @param {string} some
+ * @param {string} none
+ * @param {Field} field
+ * @param {unknown} nothing the value for none
+ * @returns {Field}
+ */
+export function orNone(label, some, none, field, nothing) {
+  const name = `${field.node.querySelector("input")?.name}#none`;
+  const kind = choice(label, [["some", some], ["none", none]], name, "", String);
+  const show = () => { field.node.hidden = kind.read() === "none"; };
+  kind.node.addEventListener("input", show);
+  return {
+    node: element("div", { class: "two" }, kind.node, field.node),
+    read: () => (kind.read() === "none" ? nothing : checked(field)),
+    write: (value) => {
+      const isNone = String(value) === String(nothing);
+      kind.write(isNone ? "none" : "some");
+      if (!isNone) field.write(value);
+      show();
+    },
+  };
+}
+
+/**
+ * An amount of US dollars, whose value is a whole number with 18 decimals.
+ * @param {string} label
+ * @param {string} pointer
+ * @returns {Field}
+ */
+export function dollars(label, pointer) {
+  const field = text(label, pointer, (typed) => {
+    const [, whole = "", rest = ""] = /^([0-9]{1,60})(?:\.([0-9]{1,18}))?$/.exec(typed) ?? [];
+    const value = BigInt(whole + rest.padEnd(18, "0"));
+    if (!whole || !value) throw new Error("an amount above 0, such as 1 or 0.05");
+    return integer("uint256", value.toString(), [1n, 2n ** 256n - 1n]).toString();
+  }, "", { inputmode: "decimal" });
+  const shown = explained(field, "", (value) => `Signed as ${value}, dollars × 10¹⁸`);
+  return { ...shown, write: (value) => {
+    const digits = /^[0-9]{1,78}$/.test(String(value)) ? String(value).padStart(19, "0") : "";
+    shown.write(digits ? `${digits.slice(0, -18)}.${digits.slice(-18)}`.replace(/\.?0+$/, "") : value);
+  } };
 }
 
 /**
@@ -108,15 +256,14 @@ export function choice(label, options, pointer, hint, convert) {
  * @param {[bigint, bigint]} range
  * @param {string} pointer
  * @param {Child} hint
- * @param {boolean} isChain
  * @returns {Field}
  */
-export function number(label, type, range, pointer, hint, isChain = false) {
+export function number(label, type, range, pointer, hint) {
   const field = text(label, pointer, (typed) => {
     if (!typed) throw new Error("a number is missing");
     return integer(type, expanded(typed), range).toString();
-  }, hint, { inputmode: "numeric", ...(isChain ? { list: "chains" } : {}) });
-  return explained(field, hint, (value) => (isChain ? chainName(BigInt(String(value))) : inWei(BigInt(String(value)))));
+  }, hint, { inputmode: "numeric" });
+  return explained(field, hint, (value) => inWei(BigInt(String(value))));
 }
 
 /**
@@ -173,9 +320,13 @@ export function address(label, pointer, hint) {
 /**
  * @param {string} pointer
  * @param {Child} hint
+ * @param {string} [label]
+ * @param {string} [type]
+ * @param {[bigint, bigint]} [range]
  */
-export function chain(pointer, hint) {
-  return number("Chain", "uint64", [1n, 2n ** 53n - 1n], pointer, hint, true);
+export function chain(pointer, hint, label = "Chain", type = "uint64", range = [1n, 2n ** 53n - 1n]) {
+  const options = /** @type {HTMLOptionElement[]} */ ([...document.querySelectorAll("#chains option")]);
+  return known(label, pointer, hint, options.map((each) => [each.value, `${each.text} (${each.value})`]), number("Number of the chain", type, range, pointer, ""));
 }
 
 /**
@@ -191,7 +342,7 @@ export function group(label, fields, pointer, hint) {
   return {
     node: element("fieldset", {}, element("legend", {}, label), hint ? element("p", { class: "hint faint" }, hint) : null,
       ...all.map(([, field]) => field.node)),
-    read: () => Object.fromEntries(all.map(([name, field]) => [name, checked(field)])),
+    read: () => checkedAll(fields),
     write: (value) => all.forEach(([name, field]) => value?.[name] !== undefined && field.write(value[name])),
   };
 }
@@ -209,6 +360,24 @@ export function checked(field) {
     if (!(error instanceof Faulty)) field.blame?.(error instanceof Error ? error.message : String(error));
     throw new Faulty();
   }
+}
+
+/**
+ * The values of fields by name. Every field is read, so that each shows its own error.
+ * @param {Record<string, Field>} fields
+ */
+export function checkedAll(fields) {
+  let isFaulty = false;
+  const values = Object.entries(fields).map(([name, field]) => {
+    try {
+      return [name, checked(field)];
+    } catch {
+      isFaulty = true;
+      return [name, null];
+    }
+  });
+  if (isFaulty) throw new Faulty();
+  return Object.fromEntries(values);
 }
 
 /** A form that cannot be read yet: its fields say why. */
@@ -249,10 +418,4 @@ function inWei(value) {
   if (value < HINTED_FROM) return "";
   const rest = (value % WEI).toString().padStart(18, "0").replace(/0+$/, "");
   return `= ${(value / WEI).toLocaleString("en")}${rest ? `.${rest}` : ""} × 10¹⁸`;
-}
-
-/** @param {bigint} id */
-function chainName(id) {
-  const option = document.querySelector(`#chains option[value="${id}"]`);
-  return option?.textContent ?? "";
 }

@@ -1,73 +1,64 @@
 // The form of a trigger: its fields for one function, what they say together, and what the tab keeps of it.
 
+import { Problem } from "./api.js";
 import { configField } from "./config.js";
-import { blame } from "./dom.js";
-import { Faulty, checked, fieldOf, number, text } from "./fields.js";
+import { blame, element, find, messageOf } from "./dom.js";
+import { Faulty, checkedAll, dollars, fieldOf, number, orNone, text } from "./fields.js";
 
 /** @typedef {import("./fields.js").Field} Field */
 /** @typedef {import("./api.js").Fault} Fault */
-/** @typedef {{CID: string, name: string, version: string, description: string}} FunctionRecord */
+/** @typedef {{cid: string, name: string, version: string}} Chosen */
 /** @typedef {ReturnType<typeof fieldsOf>} Parts */
 
 const KEPT = "muniment-wizard";
-const UINT256 = /** @type {[bigint, bigint]} */ ([0n, 2n ** 256n - 1n]);
+// Refusals of what was signed before.
+const TAKEN = ["signature-taken", "trigger-deactivated"];
+const ONE_DOLLAR = (10n ** 18n).toString();
 const DESCRIPTION_LENGTH_MAX = 1000;
 
 /**
- * @param {FunctionRecord} record
+ * @param {Chosen} chosen
  * @param {{inputs?: Record<string, any>}} manifest
  */
-export function fieldsOf(record, manifest) {
+export function fieldsOf(chosen, manifest) {
   const declared = Object.entries(manifest.inputs ?? {});
   const inputs = declared.map(([name, each]) => typeof each === "string"
     ? fieldOf(name, each, "", `/input/${name}`)
     : fieldOf(name, each.type, each.description ?? "", `/input/${name}`));
   const parts = {
-    cid: record.CID, names: declared.map(([name]) => name), inputs, config: configField(),
+    chosen, names: declared.map(([name]) => name), inputs, config: configField(),
     description: text("Description, for lists; it is not signed", "/description", (typed) => {
       if (!typed || typed.length > DESCRIPTION_LENGTH_MAX) throw new Error("1 to 1000 characters");
       return typed;
     }),
     version: text("Version of the trigger", "/version", String, "Another version gives another signature"),
-    fee: number("Fee limit for each run, 0 for none", "uint256", UINT256, "/executionFeeLimit",
-      "In US dollars × 10^18: 1000000000000000000 is one dollar"),
+    fee: orNone("Fee limit for each run", "at most", "no limit", dollars("US dollars", "/executionFeeLimit"), "0"),
     validations: number("Validations", "uint8", [1n, 255n], "/minValidations", "How many relayers must agree on a run"),
   };
-  parts.description.write(record.name);
-  parts.version.write(record.version);
-  parts.fee.write("0");
+  parts.description.write(chosen.name);
+  parts.version.write(chosen.version);
+  parts.fee.write(ONE_DOLLAR);
   parts.validations.write("1");
   return parts;
 }
 
 /**
- * The form as `/triggers/sign-params` takes it. Every field is read, so that each shows its own error.
+ * The form as `/triggers/sign-params` takes it.
  * @param {Parts} parts
  */
 export function bodyOf(parts) {
-  let isFaulty = false;
-  const read = (/** @type {Field} */ field) => {
-    try {
-      return checked(field);
-    } catch {
-      isFaulty = true;
-    }
-  };
-  read(parts.description);
-  const body = {
-    functionCid: parts.cid, version: read(parts.version),
-    input: Object.fromEntries(parts.inputs.map((field, at) => [parts.names[at], read(field)])),
-    config: read(parts.config), executionFeeLimit: read(parts.fee), minValidations: Number(read(parts.validations)),
-  };
-  if (isFaulty) throw new Faulty();
-  return body;
+  const { chosen, names, inputs, config, description, version, fee, validations } = parts;
+  const input = { ...config, read: () => checkedAll(Object.fromEntries(inputs.map((field, at) => [names[at], field]))) };
+  const found = checkedAll({ description, version, input, config, executionFeeLimit: fee, minValidations: validations });
+  delete found["description"];
+  return { ...found, functionCid: chosen.cid, minValidations: Number(found["minValidations"]) };
 }
 
 /**
  * Say at its field what a refusal is about; the faults for which there is no field come back.
  * @param {Fault[]} faults
  */
-export function blameFields(faults) {
+function blameFields(faults) {
   const controls = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#wizard [name]")])
     .filter((control) => !control.closest("[hidden]"));
   return faults.filter(({ pointer = "", detail }) => {
@@ -76,6 +67,17 @@ export function blameFields(faults) {
     if (control) blame(control, detail);
     return !control;
   });
+}
+
+/** What is missing or wrong, each with a link to its field. */
+export function faults() {
+  const controls = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('#wizard [aria-invalid="true"]')]);
+  const outer = [...document.querySelectorAll("#wizard fieldset")];
+  return element("ul", { class: "faults" }, ...controls.filter((each) => !each.closest("[hidden]")).map((each) => {
+    const group = outer.find((set) => set.contains(each))?.querySelector("legend")?.textContent;
+    const label = each.parentElement?.querySelector("label")?.textContent ?? "";
+    return element("li", {}, element("a", { href: `#${each.id}` }, group ? `${group}: ${label}` : label), `: ${find(`${each.id}-fault`)?.textContent}`);
+  }));
 }
 
 /**
@@ -97,7 +99,8 @@ function nearest(controls, pointer) {
  * @param {HTMLElement} form
  */
 export function pardonEmpty(form) {
-  for (const control of /** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll('input[name]:not([type="datetime-local"])'))) {
+  const empty = 'input[name]:not([type="datetime-local"]), select[name$="#known"]';
+  for (const control of /** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll(empty))) {
     if (!control.value) blame(control, "");
   }
 }
@@ -142,7 +145,7 @@ export function prefill(parts, given) {
  * @param {HTMLElement} form
  */
 export function keep(form) {
-  const values = [...form.querySelectorAll("[name]")].map((each) => [each.getAttribute("name"), /** @type {HTMLInputElement} */ (each).value]);
+  const values = [...form.querySelectorAll('[name]:not([name$="#known"])')].map((each) => [each.getAttribute("name"), /** @type {HTMLInputElement} */ (each).value]);
   sessionStorage.setItem(KEPT, JSON.stringify({ search: location.search, values }));
 }
 
@@ -169,4 +172,15 @@ export function restore(form) {
   } catch {
     forget();
   }
+}
+
+/**
+ * What a refusal says here; what it says of a field stands there.
+ * @param {unknown} error
+ */
+export function wordsOf(error) {
+  if (!(error instanceof Problem)) return messageOf(error);
+  if (TAKEN.includes(error.code)) return `${error.message} Change a member that is signed, such as the version.`;
+  const isSaid = error.faults.length > 0 && !blameFields(error.faults).length;
+  return isSaid ? new Faulty().message : error.message;
 }

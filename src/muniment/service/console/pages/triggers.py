@@ -30,7 +30,6 @@ from muniment.service.console.parts import (
     link,
     listing_page,
     logged,
-    options,
     refused_listing,
     relative,
     shortened,
@@ -43,8 +42,7 @@ from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
-from muniment.service.resources.functions.routes import get_function, list_functions
-from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.functions.routes import get_function
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.resources.runs.routes import list_runs
@@ -290,26 +288,3 @@ def _offer_to_end(trigger: Trigger, name: str, now_ms: int) -> Html:
 
 def _typed_data(trigger: Trigger) -> str:
     return encode({"types": trigger.types, "input": trigger.input, "config": trigger.config}).decode()
-
-
-# Functions that the page suggests.
-_SUGGESTED: Final = 25
-
-
-@page("/console/triggers/new")
-async def wizard_page(context: Context, request: Request) -> Page:
-    """The wizard, which a script fills, with suggested functions and chains."""
-    root = root_from(request.path)
-    query = FunctionQuery(limit=_SUGGESTED)
-    newest = await reading.listing(list_functions, context, request, query, Function)
-    chains = [(str(each.id), each.name) for each in context.chains.values()]
-    named = [(str(each.cid), f"{each.name} {each.version}") for each in newest.records]
-    body = html(
-        '<a class="back" href="{}console/triggers">Triggers</a><h1>Sign a trigger</h1>'
-        '<div id="wizard" class="wizard" data-protocol="{}"><p class="faint">This needs a script and a wallet. Without '
-        "them, sign with <code>muniment sign</code>.</p></div>"
-        '<datalist id="functions">{}</datalist><datalist id="chains">{}</datalist>',
-        root, context.settings.protocol_name,
-        options(named), options(chains),
-    )  # fmt: skip
-    return Page("Sign a trigger", body, "triggers", scripts=("wizard.js",))
