@@ -198,9 +198,9 @@ def _field(each: Filter, given: Mapping[str, str], fault: str) -> Html:
     value, wrong = given.get(each.name, ""), NOTHING
     if fault:
         wrong = html(' aria-invalid="true" aria-describedby="fault-{}"', each.name)
-    if isinstance(each, TimeField):
+    if isinstance(each, TimeField) and not fault:
         box = html('<input type="datetime-local" step="any" name="{}" value="{}"{}>', each.name, _as_time(value), wrong)
-    elif isinstance(each, TextField):
+    elif isinstance(each, (TextField, TimeField)):  # a field for times refuses to show a wrong one
         box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off"{}>', each.name, value, wrong)
     else:
         options = [
