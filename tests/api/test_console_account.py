@@ -37,9 +37,10 @@ async def test_an_owner_sees_the_active_triggers_and_what_they_do(reader: httpx2
     assert f"../console/triggers/{world.triggers[4]['sig']}" not in shown.links  # it has ended
     for words in ("Active triggers 1", "Sweep rewards · every 6 hours", "“Sweep rewards to the treasury”"):
         assert words in shown.text
-    assert re.search(r"next in \d hours · \d{4}-\d\d-\d\d \d\d:00 UTC", shown.text)
+    assert re.search(r"next \d+ [A-Z][a-z]{2} \d{4}, \d\d:00 UTC \(in [^)]+\)", shown.text)
     monthly = await home(reader, OWNERS[2])
     assert "Threshold · on day 1 of each month at 09:30" in monthly.text
+    assert "Base · limit 1" in monthly.text
     assert "with the next event" in (await home(reader, OWNERS[3])).text
 
 

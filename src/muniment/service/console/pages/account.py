@@ -7,23 +7,20 @@ from urllib.parse import parse_qs
 
 from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.address import Address
-from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, Trigger
-from muniment.protocol.triggers.words import schedule_in_words
 from muniment.protocol.wire import ms_of
-from muniment.service.console import reading
+from muniment.service.console import beside, reading
+from muniment.service.console.brief import trigger_line, when
 from muniment.service.console.page import page
-from muniment.service.console.parts import absolute, action, heading, identifier, link, relative, state
+from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.request import Request
-from muniment.service.resources.functions.routes import list_functions
-from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
@@ -33,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.protocol.intents.types import AnyIntent
-    from muniment.protocol.ipfs.cid import Cid
-    from muniment.protocol.runs.types import Run
+    from muniment.service.console.beside import Beside
 
 _WEEK_MS: Final = 7 * 86_400_000
 # Failed intents of the last week that the page shows.
@@ -44,8 +40,6 @@ _REASON_LENGTH_MAX: Final = 300
 _BAD_LEVELS: Final = ("error", "critical")
 # `0x` and 130 digits.
 _SIGNATURE_LENGTH: Final = 132
-# `2026-11-20 19:48`.
-_MINUTE_LENGTH: Final = 16
 # An address with spaces around it, percent-encoded.
 _QUERY_LENGTH_MAX: Final = 400
 
@@ -97,24 +91,20 @@ def _asking(given: str, fault: str, lifetime_s: int, root: str) -> Html:
 class _Owned:
     """The active triggers of an address, and its failed intents of the last week."""
 
-    def __init__(self, address: Address, now_ms: int) -> None:
-        self._address, self._now_ms = address, now_ms
-        self._active: Sequence[Trigger] = ()
+    def __init__(self, address: Address, now_ms: int, known: Beside, active: Sequence[Trigger]) -> None:
+        self._address, self._now_ms, self._known, self._active = address, now_ms, known, active
         self._has_more = False
-        self._last: Mapping[str, Run] = {}
-        self._names: Mapping[bytes, str] = {}
         self._protocols: Mapping[str, str] = {}
         self._failed: Sequence[AnyIntent] = ()
 
     @classmethod
     async def read(cls, context: Context, request: Request, address: Address) -> _Owned:
         """Read them from the answers of the API."""
-        owned = cls(address, context.clock.now_ms())
         query = TriggerQuery(signer=address, active=True, limit=TRIGGER_SIGS_MAX)
         found = await reading.listing(list_triggers, context, request, query, Trigger)
-        owned._active, owned._has_more = found.records, bool(found.next)
-        owned._last = await reading.last_runs(context, request, owned._active)
-        owned._names = await _names(context, request, owned._active)
+        known = await beside.of_triggers(context, request, found.records)
+        owned = cls(address, context.clock.now_ms(), known, found.records)
+        owned._has_more = bool(found.next)
         owned._protocols = await _protocols(context, request, owned._active)
         failed = IntentQuery(
             user=address, status="failed", created_after=max(owned._now_ms - _WEEK_MS, 0), limit=_FAILED_MAX,
@@ -144,15 +134,16 @@ class _Owned:
         )  # fmt: skip
 
     def _row(self, trigger: Trigger, root: str) -> Html:
-        name = self._names.get(trigger.function_cid.digest, "")
-        last = self._last.get(trigger.sig)
+        name, last = self._name(trigger), self._known.runs.get(trigger.sig)
+        does = trigger_line(trigger, self._known.tokens, self._known.chains)
         return html(
             '<li data-sig="{}" data-protocol="{}"><input type="checkbox" aria-label="Choose {}"><div class="what">'
-            '<a href="{}console/triggers/{}"><strong>{}</strong> · {}</a><div class="faint">“{}”</div></div>'
+            '<a href="{}console/triggers/{}"><strong>{}</strong> · {}</a>{}<div class="faint">“{}”</div></div>'
             '<div class="next"><div>{}</div><div>{}</div></div><button type="button" class="danger">Stop</button>',
             trigger.sig, self._protocols.get(trigger.sig, ""), seen(name or str(trigger.function_cid)),
             root, trigger.sig, strange(name) if name else html("<code>{}</code>", str(trigger.function_cid)[:12] + "…"),
-            _schedule(trigger), strange(trigger.description),
+            when(trigger.config, self._known.chains), html("<div>{}</div>", does) if does else None,
+            strange(trigger.description),
             self._next(trigger),
             html('last {} <span class="faint">{}</span>', state(last.result), relative(last.timestamp, self._now_ms))
             if last else html('<span class="faint">no run recorded</span>'),
@@ -161,14 +152,16 @@ class _Owned:
     def _next(self, trigger: Trigger) -> Html:
         if trigger.config["type"] == CRON:
             runs = next_runs(str(trigger.config["schedule"]), self._now_ms, 1, trigger.end_date)
-            return html("next {}", self._dated(runs[0])) if runs else html("no run before it ends")
+            return html("next {}", dated(runs[0], self._now_ms)) if runs else html("no run before it ends")
         if trigger.config["type"] == EVENT:
             return html("with the next event")
         start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
-        return html("{} {}", "was due" if start_ms <= self._now_ms else "due", self._dated(start_ms))
+        return html("{} {}", "was due" if start_ms <= self._now_ms else "due", dated(start_ms, self._now_ms))
 
-    def _dated(self, timestamp_ms: int) -> Html:
-        return html("{} · {}", relative(timestamp_ms, self._now_ms), absolute(timestamp_ms)[:_MINUTE_LENGTH] + " UTC")
+    def _name(self, trigger: Trigger) -> str:
+        """The name of the function; empty if it is not registered here."""
+        function = self._known.function(str(trigger.function_cid))
+        return function.name if function else ""
 
     def failures(self, root: str) -> Html:
         """The failed intents of the last week, with the reason that the relayer has logged."""
@@ -194,7 +187,7 @@ class _Owned:
         if len(sig) != _SIGNATURE_LENGTH:
             return None
         listed = next((each for each in self._active if each.sig == sig), None)
-        name = self._names.get(listed.function_cid.digest) if listed else None
+        name = self._name(listed) if listed else None
         href = f"{root}console/triggers/{sig}"
         return html(" · {}", html('<a href="{}">{}</a>', href, strange(name)) if name else identifier(sig, href))
 
@@ -206,24 +199,6 @@ def reason(intent: AnyIntent) -> Html:
         return html('<span class="faint">The transaction failed on the chain; no log line says why.</span>')
     text = max(bad, key=lambda each: ms_of(each.created_at)).data
     return strange(text if len(text) <= _REASON_LENGTH_MAX else f"{text[:_REASON_LENGTH_MAX]}…")
-
-
-def _schedule(trigger: Trigger) -> Html:
-    config = trigger.config
-    if config["type"] == CRON:
-        words = schedule_in_words(str(config["schedule"]))
-        return html("{}", words) if words else html("<code>{}</code>", str(config["schedule"]))
-    return html("on an event") if config["type"] == EVENT else html("once")
-
-
-async def _names(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[bytes, str]:
-    """The names of the functions of these triggers by the digest of the CID; unknown functions are left out."""
-    cids: list[Cid] = list({each.function_cid.digest: each.function_cid for each in triggers}.values())
-    if not cids:
-        return {}
-    query = FunctionQuery(cids=cids, limit=len(cids))
-    found = await reading.listing(list_functions, context, request, query, Function)
-    return {each.cid.digest: each.name for each in found.records}
 
 
 async def _protocols(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[str, str]:
