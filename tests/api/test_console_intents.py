@@ -201,7 +201,7 @@ async def test_each_move_has_its_time_to_the_second(operator: OperatorClient, cl
 @pytest.mark.one_engine
 async def test_the_life_shows_the_moves_that_are_to_come(operator: OperatorClient) -> None:
     intent = await operator.recorded(one(1, "0x"))
-    ahead = {"": 3, "enqueued": 2, "submitted": 1, "failed": 0}
+    ahead, page = {"": 3, "enqueued": 2, "submitted": 1, "failed": 0}, ""
     for status, count in ahead.items():
         if status:
             await operator.move(intent, status)

@@ -50,7 +50,7 @@ PAGES: dict[str, Callable[[Registry], str]] = {
 }  # fmt: skip
 # Of what a page asks for by itself, without the answers of the API: kilobytes of scripts as they are and as they are
 # sent, and files. The wizard is the longest.
-SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 24, 14
+SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 25, 14
 # The same of all scripts together; eight kilobytes are the proofs of the transparency log, one the log-in in words, ten
 # the QR code, ten the home of an owner and who reads.
 ALL_KB, ALL_SENT_KB = 140, 60

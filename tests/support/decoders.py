@@ -547,6 +547,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "console._is_oldest_first split",
         "console.filter_form parse_qsl",
     ),
+    "/console/account?address=": ("console.account_page parse_qs",),
+    "/console/triggers/new?": ("console.wizard_page parse_qsl",),
     "/console/find?q=": (
         "console.find parse_qs",
         "console.find split",
@@ -635,6 +637,9 @@ TRUSTED: dict[str, frozenset[str]] = {
             "app._described split",
             "blocks._BLOCK_NAME compile",
             "console._CAST compile",
+            "console._day split",
+            "console._facts split",
+            "console._witnesses split",
             "console._IMPORT compile",
             "console._LINK compile",
             "console._resolved split",
