@@ -52,6 +52,17 @@ TRIGGERS: dict[str, tuple[dict[str, str], dict[str, Any], dict[str, Any], list[s
         {"pay": "TokenAmount"}, {"pay": {"token": {"address": Wallet(9).address, "chainId": "77"}, "amount": "0.25"}},
         cron(), ["pay 0.25 0x", "· chain 77"],
     ),
+    "hex": (
+        {"chainId": "uint32", "into": "Token"}, {"chainId": "0x3e7", "into": {"address": COIN, "chainId": "0x2105"}},
+        cron(), ["chainId 0x3e7 · into ETH · Base"],
+    ),
+    "a token on a chain that is not here": (
+        {"chainId": "uint32", "token": "address"}, {"chainId": 999, "token": USDC}, cron(),
+        ["chainId 999 · token 0x8335…2913"],
+    ),
+    "a list": ({"flags": "string", "chainNote": "string"}, {"flags": "[]", "chainNote": "8453"}, cron(),
+        ["flags [] · chainNote 8453"],
+    ),
     "token by address": (
         {"chainId": "uint32", "token": "address", "amount": "uint256"},
         {"chainId": "8453", "token": USDC, "amount": "1500000"}, cron(),

@@ -526,16 +526,8 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 TARGETS: dict[str, tuple[str, ...]] = {
     "/": ("http.Router._resource split", "http.Request.path_text unquote_to_bytes"),
-    "/triggers/": (),
-    "/functions/": (),
-    "/intents/": (),
-    "/ipfs/": (),
-    "/errors/": (),
-    "/triggers?": (),
-    "/functions?": (),
-    "/intents?": (),
-    "/ipfs/bafkqaaa?": (),
-    "/console/": (),
+    **dict.fromkeys(("/triggers/", "/functions/", "/intents/", "/ipfs/", "/errors/", "/console/"), ()),
+    **dict.fromkeys(("/triggers?", "/functions?", "/intents?", "/ipfs/bafkqaaa?"), ()),
     "/console/triggers?": (
         "console.asked split",
         "console.read_query split",

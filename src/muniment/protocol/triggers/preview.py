@@ -82,7 +82,7 @@ def _token_in_words(value: Any, token_name: Callable[[int, Address], str]) -> st
     given: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     token = given.get("token", given)
     try:
-        name = token_name(int(token["chainId"]), Address.parse(token["address"]))
+        name = token_name(int(str(token["chainId"]), 0), Address.parse(token["address"]))
     except (InvalidAddress, KeyError, TypeError, ValueError):
         return ""
     amount = f"{given['amount']} " if "amount" in given else ""

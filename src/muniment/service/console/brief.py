@@ -10,6 +10,7 @@ from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import schedule_in_words
+from muniment.protocol.wire import encode
 from muniment.service.console.parts import relative
 from muniment.service.console.words import (
     SWAPS,
@@ -95,11 +96,11 @@ def _joined(lines: Sequence[Html], between: str, noun: str) -> Html:
 def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) -> Html | None:
     """The inputs of a trigger: chains and tokens by name, amounts in units; None if it has none."""
     kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
-    named = [int(str(value)) for name, value in trigger.input.items() if _is_chain(name, value, chains)]
+    named = {name: _chain_id(value) for name, value in trigger.input.items() if _is_chain(name, kinds.get(name, ""))}
     shown = [
-        html("{} {}", strange(name), _input(value, kinds.get(name, ""), tokens, chains, named or list(chains)))
-        if not _is_chain(name, value, chains)
-        else html("{}", chain_name(int(str(value)), chains))
+        html("{}", chain_name(named[name], chains))
+        if named.get(name) in chains
+        else html("{} {}", strange(name), _input(value, kinds.get(name, ""), tokens, chains, named.values()))
         for name, value in list(trigger.input.items())[:_INPUTS_MAX]
     ]
     if not shown:
@@ -109,15 +110,19 @@ def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) 
     return html("{}{}", [html("{}{}", " · " if number else "", each) for number, each in enumerate(shown)], more)
 
 
-def _is_chain(name: str, value: Any, chains: Mapping[int, Chain]) -> bool:
-    text = str(value)
-    return "chain" in name.lower() and _is_amount(text) and int(text) in chains
+def _is_chain(name: str, kind: str) -> bool:
+    return "chain" in name.lower() and kind.startswith("uint")
+
+
+def _chain_id(value: Any) -> int:
+    """An integer of typed data, which may be decimal or hex in a text."""
+    return int(str(value), 0)
 
 
 def _input(
     value: Any, kind: str, tokens: Tokens, chains: Mapping[int, Chain], named: Collection[int]
 ) -> Html:  # fmt: skip
-    """An input by its type; `named` are the chains on which an address may be a token."""
+    """An input by its type; `named` are the chains that the inputs name, on which an address may be a token."""
     if kind == "TokenAmount":
         token, chain_id = _token(value["token"])  # its amount is in whole tokens, as a decimal text
         amount = _text(str(value["amount"]))
@@ -127,7 +132,7 @@ def _input(
         return html("{} · {}", tokens.name(token, (chain_id,)), chain_name(chain_id, chains))
     if kind == "address":
         return tokens.name(Address.parse(str(value)), named)
-    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    text = value if isinstance(value, str) else encode(value).decode()
     if kind != "string" and _is_amount(text):
         return html("{}", grouped(int(text)))
     return _text(text)
@@ -135,7 +140,7 @@ def _input(
 
 def _token(value: Any) -> tuple[Address, int]:
     members = cast("Mapping[str, Any]", value)
-    return Address.parse(str(members["address"])), int(members["chainId"])
+    return Address.parse(str(members["address"])), _chain_id(members["chainId"])
 
 
 def _is_amount(text: str) -> bool:

@@ -32,7 +32,7 @@ function offer(all, stop) {
   for (const box of boxes) box.addEventListener("change", count);
   for (const row of rows) row.querySelector("button.danger")?.addEventListener("click", () => void confirm([row]));
   stop.addEventListener("click", () => void confirm(chosen()));
-  count(); // A browser keeps what was chosen over a reload.
+  count();
 }
 
 /** @param {HTMLElement[]} ending */
@@ -51,6 +51,6 @@ async function confirm(ending) {
  */
 function read(row) {
   const { sig = "", protocol = "" } = row.dataset;
-  const words = [row.querySelector("a"), row.querySelector(".faint")].map((each) => each?.textContent ?? "").join(" ");
+  const words = [row.querySelector("a"), row.querySelector(".does"), row.querySelector(".faint")].map((each) => each?.textContent ?? "").join(" ");
   return { sig, protocol, words };
 }

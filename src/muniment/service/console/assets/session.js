@@ -1,7 +1,7 @@
 // The log-in of a tab: a token that its address signed for. It is kept while the tab is open; an API key never is.
 
 import { ask, call, root } from "./api.js";
-import { keepSession } from "./identity.js";
+import { keepSession, remembered } from "./identity.js";
 import { signInText } from "./proofs/sign-in.js";
 
 /** @typedef {import("./identity.js").Session} Session */
@@ -29,6 +29,7 @@ export async function logIn(lifetimeSeconds, onText) {
   const signature = await signText(by, text);
   const body = { address: by.address, signature, lifetimeSeconds, ...message };
   const { token } = await call("users/authenticate", { method: "POST", body });
+  if (remembered()?.address !== by.address) throw new Error("The wallet has changed to another account meanwhile. Log in again.");
   const made = { address: by.address, token, until: Date.now() + lifetimeSeconds * 1000 };
   keepSession(made);
   return made;

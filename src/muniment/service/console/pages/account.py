@@ -125,7 +125,7 @@ class _Owned:
             TRIGGER_SIGS_MAX, f"{root}console/triggers?signer={self._address}&active=true",
         )  # fmt: skip
         return html(
-            '{}<div class="stops"><label class="all"><input type="checkbox" id="all"> All</label>'
+            '{}<div class="stops"><label class="all"><input type="checkbox" id="all" autocomplete="off"> All</label>'
             '<button type="button" class="danger" id="stop" disabled>Stop the chosen</button>'
             '<span id="stop-told" class="bad" role="status"></span></div>'
             "<noscript><p>Without a script, <code>muniment triggers deactivate</code> stops them.</p></noscript>"
@@ -137,12 +137,13 @@ class _Owned:
         name, last = self._name(trigger), self._known.runs.get(trigger.sig)
         does = trigger_line(trigger, self._known.tokens, self._known.chains)
         return html(
-            '<li data-sig="{}" data-protocol="{}"><input type="checkbox" aria-label="Choose {}"><div class="what">'
-            '<a href="{}console/triggers/{}"><strong>{}</strong> · {}</a>{}<div class="faint">“{}”</div></div>'
+            '<li data-sig="{}" data-protocol="{}"><input type="checkbox" autocomplete="off" aria-label="Choose {}">'
+            '<div class="what"><a href="{}console/triggers/{}"><strong>{}</strong> · {}</a>{}'
+            '<div class="faint">“{}”</div></div>'
             '<div class="next"><div>{}</div><div>{}</div></div><button type="button" class="danger">Stop</button>',
             trigger.sig, self._protocols.get(trigger.sig, ""), seen(name or str(trigger.function_cid)),
             root, trigger.sig, strange(name) if name else html("<code>{}</code>", str(trigger.function_cid)[:12] + "…"),
-            when(trigger.config, self._known.chains), html("<div>{}</div>", does) if does else None,
+            when(trigger.config, self._known.chains), html('<div class="does">{}</div>', does) if does else None,
             strange(trigger.description),
             self._next(trigger),
             html('last {} <span class="faint">{}</span>', state(last.result), relative(last.timestamp, self._now_ms))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from muniment.chains.tokens import Token
 
+# What a link may fill in besides the function, and how much of a query is read: each listed function repeats it.
+_KEPT: Final = frozenset({"input", "config", "description", "version", "executionFeeLimit", "minValidations"})
+_QUERY_LENGTH_MAX: Final = 8_192
 # Functions of each list.
 _SHOWN: Final = 8
 _FOUND: Final = 25
@@ -40,7 +43,8 @@ _TOKENS: Final = 40
 @page("/console/triggers/new")
 async def wizard_page(context: Context, request: Request) -> Page:
     """The choice of a function, or for the function in the address the place for the form, which a script fills."""
-    given = dict(parse_qsl(request.query.decode("latin-1")))
+    parts = request.query[:_QUERY_LENGTH_MAX].decode("latin-1")
+    given = {name: value for name, value in parse_qsl(parts) if name in _KEPT or name in {"functionCid", "name"}}
     typed = given.get("functionCid", "").strip() or given.get("name", "").strip()
     function, refusal = await _chosen(context, request, typed, is_named="functionCid" in given)
     if function is None:
@@ -68,7 +72,7 @@ async def _chosen(
 
 
 async def _choice(context: Context, request: Request, given: Mapping[str, str], typed: str, refusal: str) -> Html:
-    kept = [(name, value) for name, value in given.items() if name not in {"name", "functionCid"}]
+    kept = [(name, value) for name, value in given.items() if name in _KEPT]
     lists = [] if refusal else await _named(context, request, typed, kept)
     if not typed or refusal:
         newest = await _functions(context, request, FunctionQuery(limit=_SHOWN))
