@@ -324,12 +324,14 @@ def _without_place(request: Request, *names: str) -> list[str]:
     """The parameters of an address without the cursor and without `names`."""
     left_out = {"", "cursor", *names}
     return [
-        part for part in request.query.decode("latin-1").split("&") if part.partition("=")[0] not in left_out
+        part
+        for part in request.query[:_READ_MAX].decode("latin-1").split("&")
+        if part.partition("=")[0] not in left_out
     ]  # fmt: skip
 
 
 def _is_oldest_first(request: Request) -> bool:
-    return b"sort=1" in request.query.split(b"&")
+    return b"sort=1" in request.query[:_READ_MAX].split(b"&")
 
 
 def pages(request: Request, following: str) -> Html:
@@ -396,7 +398,7 @@ def refused_listing(request: Request, kind: str, filters: Sequence[Filter], refu
 
 def is_later_page(request: Request) -> bool:
     """Whether the address names a later page of a listing."""
-    return any(part.startswith(b"cursor=") for part in request.query.split(b"&"))
+    return any(part.startswith(b"cursor=") for part in request.query[:_READ_MAX].split(b"&"))
 
 
 def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
