@@ -109,7 +109,26 @@ async def test_another_account_of_the_wallet_is_not_logged_in(window: Window) ->
         await switch(page, wallet, OWNERS[0].address)
         await expect(page).to_have_url(re.compile(f"address={OWNERS[0].address}$"))
         await expect(page.locator("#wallet summary")).to_contain_text("connected")
-        assert await stored(page) == ["muniment-wallet"]
+        assert await stored(page) == ["muniment-wallet /"]
+
+
+async def test_what_others_keep_on_this_host_stays_after_a_log_out(window: Window) -> None:
+    wallet = InjectedWallet(OTHER.key)
+    async with opened(window, "console/account", wallet) as (page, _):
+        await page.evaluate("localStorage.setItem('another program', '1'); sessionStorage.setItem('its page', '1')")
+        await page.get_by_role("button", name="Log in with a wallet").click()
+        await choose(page, wallet)
+        await page.locator("#account").get_by_role("button", name="Log out").click()
+        await expect(page.locator("#wallet summary")).to_have_count(0)
+        assert await stored(page) == ["its page", "another program"]
+
+
+async def test_a_page_that_the_browser_shows_again_is_loaded_anew(window: Window) -> None:
+    async with opened(window, "console/account", InjectedWallet(OTHER.key)) as (page, _):
+        await page.evaluate("document.title = 'as it was'")
+        async with page.expect_navigation():
+            await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+        await expect(page).to_have_title(re.compile("^Account"))
 
 
 async def test_a_log_in_that_expires_is_no_longer_shown(window: Window) -> None:
@@ -120,8 +139,8 @@ async def test_a_log_in_that_expires_is_no_longer_shown(window: Window) -> None:
         await expect(page.get_by_role("button", name="Show the key")).to_be_visible()
         await page.evaluate(
             """() => {
-                 const kept = JSON.parse(sessionStorage.getItem("muniment-session"));
-                 sessionStorage.setItem("muniment-session", JSON.stringify({ ...kept, until: Date.now() + 3000 }));
+                 const kept = JSON.parse(sessionStorage.getItem("muniment-session /"));
+                 sessionStorage.setItem("muniment-session /", JSON.stringify({ ...kept, until: Date.now() + 3000 }));
                }"""
         )
         await page.reload()

@@ -20,6 +20,10 @@ let isAsking = false;
 document.addEventListener("account", () => {
   if (!isAsking) settle();
 });
+// The browser may show an earlier page again as it was, after its reader has logged out on another.
+window.addEventListener("pageshow", ({ persisted }) => {
+  if (persisted) location.reload();
+});
 if (place && !address && reader) follow(reader);
 else if (place) show(place);
 

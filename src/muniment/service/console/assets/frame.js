@@ -58,7 +58,7 @@ async function connect() {
 /** Whether this tab has a wallet or a log-in. */
 function isKnown() {
   try {
-    return ["muniment-wallet", "muniment-session"].some((name) => sessionStorage.getItem(name));
+    return Object.keys(sessionStorage).some((name) => /^muniment-(wallet|session) /.test(name));
   } catch {
     return false; // The browser keeps nothing.
   }

@@ -3,10 +3,12 @@
 /** @typedef {{rdns: string, address: string, name: string}} Remembered */
 /** @typedef {{address: string, token: string, until: number}} Session */
 
-const WALLET = "muniment-wallet";
-const SESSION = "muniment-session";
-/** Names of what a log-out leaves in the browser: the keys of logs, which would be worth nothing if they were forgotten. */
-const PINNED = /^log /;
+/** Another registry on this host has a path of its own. */
+const path = new URL(document.documentElement.dataset["root"] ?? "./", document.baseURI).pathname;
+const WALLET = `muniment-wallet ${path}`;
+const SESSION = `muniment-session ${path}`;
+/** Names of what a log-out forgets. The keys of logs stay: they would be worth nothing if they were forgotten. */
+const FORGOTTEN = /^(muniment-|logged |times$)/;
 
 /**
  * The wallet of this tab: by its name in reverse (EIP-6963), with its address; null before one is chosen.
@@ -55,8 +57,9 @@ export function identity() {
 
 /** Log out and disconnect: nothing stays but the pinned keys of logs. */
 export function leave() {
-  sessionStorage.clear();
-  for (const name of Object.keys(localStorage)) if (!PINNED.test(name)) localStorage.removeItem(name);
+  for (const store of [sessionStorage, localStorage]) {
+    for (const name of Object.keys(store)) if (FORGOTTEN.test(name)) store.removeItem(name);
+  }
   document.dispatchEvent(new Event("account"));
 }
 
