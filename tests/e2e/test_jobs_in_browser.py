@@ -58,7 +58,8 @@ async def test_a_trigger_is_signed_checked_and_ended(window: Window, registry: R
         await page.get_by_role("button", name="Deactivate").click()
         await expect(page.get_by_role("dialog")).to_contain_text("the same consent can never be registered again")
         assert await violations(page) == []
-        await page.get_by_role("button", name="Sign the deactivation").click()
+        await page.get_by_role("button", name="Sign the end in the wallet").click()
+        await page.get_by_role("button", name="Close").click()
         await expect(page.get_by_text("Checked here:")).to_be_visible()
         assert "deactivateSig" in ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
 

@@ -290,9 +290,9 @@ async def test_only_the_owner_is_asked_to_end_a_trigger(window: Window, registry
     wallet, device = InjectedWallet(OTHER.key), InjectedWallet(OTHER.key)
     async with opened(window, f"console/triggers/{sig}", wallet) as (page, watch):
         await page.get_by_role("button", name="Deactivate").click()
-        await page.get_by_role("button", name="Sign the deactivation").click()
+        await page.get_by_role("button", name="Sign the end in the wallet").click()
         await choose(page, wallet)
-        await expect(page.locator("#deactivate")).to_contain_text(f"Only {OWNER.address} can end this trigger")
+        await expect(page.get_by_role("dialog")).to_contain_text(f"Only {OWNER.address} can end this trigger")
         assert [each["method"] for each in wallet.asked] == ["eth_requestAccounts"]
         await page.get_by_text("Sign elsewhere").click()
         async with page.expect_download() as download:
@@ -317,9 +317,9 @@ async def test_the_end_of_other_triggers_is_not_signed(window: Window, registry:
     async with opened(window, f"console/triggers/{sig}", wallet) as (page, watch):
         await page.route("**/triggers/deactivate/sign-params", lie)
         await page.get_by_role("button", name="Deactivate").click()
-        await page.get_by_role("button", name="Sign the deactivation").click()
+        await page.get_by_role("button", name="Sign the end in the wallet").click()
         await choose(page, wallet)
-        await expect(page.locator("#deactivate")).to_contain_text("something else to be signed")
+        await expect(page.get_by_role("dialog")).to_contain_text("something else to be signed")
         assert [each["method"] for each in wallet.asked] == ["eth_requestAccounts"]
         assert sent(watch, "/triggers/deactivate") == []
 

@@ -2,7 +2,6 @@
 
 import { call } from "./api.js";
 import { element, fill, find, messageOf, settle } from "./dom.js";
-import { signElsewhere } from "./elsewhere.js";
 import { digest, hashes, signerOf, textDigest } from "./proofs/typed-data.js";
 
 /** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
@@ -54,62 +53,22 @@ function typedData(trigger) {
 }
 
 /**
- * The button that ends the trigger, and what its reader is told before anything is signed.
+ * The button that ends the trigger.
  * @param {HTMLElement} place
  */
 function offerEnd(place) {
-  const told = element("p", { "aria-live": "polite" });
-  const words = /** @type {HTMLTemplateElement} */ (place.querySelector("template")).content;
-  const sign = async () => {
-    told.className = "";
-    told.textContent = "Waiting for the wallet …";
-    try {
-      const { connect, signTypedData } = await import("./wallet.js");
-      const by = await connect();
-      if (by.address !== owner) throw new Error(`The wallet's account is ${by.address}. Only ${owner} can end this trigger: choose that account in the wallet.`);
-      const data = await endData();
-      await sendEnd(data, await signTypedData(by, data));
-    } catch (error) {
-      told.className = "bad";
-      told.textContent = messageOf(error);
-    }
+  const [words = "", protocol = ""] = [place.dataset["words"], proof?.dataset["protocol"]];
+  const confirm = async () => {
+    const { confirmEnd } = await import("./ending.js");
+    confirmEnd([{ sig, protocol, words }], owner, () => location.reload());
   };
-  const dialog = element("dialog", { "aria-labelledby": "end", class: "end" },
-    element("h2", { id: "end" }, "End this trigger for ever?"), words,
-    element("p", {}, "The owner signs it: ", element("code", {}, owner), ". Nothing is paid."),
-    element("div", { class: "choose" },
-      element("button", { type: "button", class: "danger", click: () => void sign() }, "Sign the deactivation"),
-      element("button", { type: "button", click: () => dialog.close() }, "Keep it")),
-    told, signElsewhere(endData, sendEnd, owner));
-  place.append(element("button", { type: "button", class: "danger", click: () => dialog.showModal() }, "Deactivate"), dialog);
+  place.append(element("button", { type: "button", class: "danger", click: () => void confirm() }, "Deactivate"));
   // Once another account is connected, this is no offer to its reader.
   document.addEventListener("account", async () => {
     const { account } = await import("./wallet.js");
     const by = account();
-    place.hidden = by !== null && by.address !== owner && !dialog.open;
+    place.hidden = by !== null && by.address !== owner;
   });
-}
-
-/**
- * What ends this trigger. It comes from the registry: it must end this trigger and no other.
- * @returns {Promise<TypedData>}
- */
-async function endData() {
-  const { typedData: data } = await call("triggers/deactivate/sign-params", { method: "POST", body: { triggerSigs: [sig] } });
-  const wanted = { domain, primaryType: "Deactivate", types: DEACTIVATE, message: { triggerSigs: [sig] } };
-  if (hashes(data).digest !== hashes(wanted).digest) {
-    throw new Error("The registry wants something else to be signed than the end of this trigger. Nothing was signed.");
-  }
-  return wanted;
-}
-
-/**
- * @param {TypedData} _
- * @param {string} signature
- */
-async function sendEnd(_, signature) {
-  await call("triggers/deactivate", { method: "POST", body: { triggerSigs: [sig], signature } });
-  location.reload();
 }
 
 /**

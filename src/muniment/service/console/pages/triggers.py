@@ -32,6 +32,7 @@ from muniment.service.console.parts import (
     logged,
     refused_listing,
     relative,
+    relative_words,
     shortened,
     state,
     table,
@@ -229,7 +230,7 @@ async def _badges(context: Context, request: Request, trigger: Trigger) -> Html:
     """
     now_ms = context.clock.now_ms()
     protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
-    protocol = next(iter(protocols), context.settings.protocol_name)
+    protocol = protocols.get(trigger.sig.raw, context.settings.protocol_name)
     signature = html(
         '<section class="check" id="proof" data-sig="{}" data-signer="{}" data-protocol="{}">'
         "<h2>Did this signer sign this?</h2>"
@@ -273,17 +274,12 @@ def _end(context: Context, trigger: Trigger) -> Html | None:
 
 
 def _offer_to_end(trigger: Trigger, name: str, now_ms: int) -> Html:
-    """The place for the button that ends it, which needs a script, with what the reader is told before."""
+    """The place for the button that ends it, which needs a script, with the words for what stops."""
     if is_active(trigger, now_ms) != "active":
         return NOTHING
     runs = _next_runs(trigger, now_ms)
-    return html(
-        '<div id="deactivate"><template><p>{} no longer runs in the name of <code>{}</code>.{}</p><p>It is for ever: '
-        "the same consent can never be registered again. To run the function again, sign a trigger with another "
-        "version.</p></template></div>",
-        strange(name), str(trigger.signer),
-        html(" Its next run, {}, does not happen.", relative(runs[0], now_ms)) if runs else None,
-    )  # fmt: skip
+    lost = f"; its next run, {relative_words(runs[0], now_ms)}, does not happen" if runs else ""
+    return html('<div id="deactivate" data-words="{}"></div>', seen(f"{name}, {_in_words(trigger.config)}{lost}"))
 
 
 def _typed_data(trigger: Trigger) -> str:
