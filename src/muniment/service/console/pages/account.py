@@ -204,8 +204,6 @@ def reason(intent: AnyIntent) -> Html:
 
 async def _protocols(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[str, str]:
     """The name of the registry under which each trigger was signed: a renamed registry has triggers under several."""
-    sigs, database = [each.sig for each in triggers], context.reader_for(request)
-    shared = await fetch_protocols(database, sigs) if sigs else set[str]()
-    if len(shared) == 1:
-        return dict.fromkeys(sigs, *shared)
-    return {sig: next(iter(await fetch_protocols(database, [sig])), "") for sig in sigs}
+    sigs = [each.sig for each in triggers]
+    found = await fetch_protocols(context.reader_for(request), sigs) if sigs else {}
+    return {sig: found.get(sig.raw, "") for sig in sigs}

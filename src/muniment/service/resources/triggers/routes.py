@@ -127,7 +127,7 @@ async def get_deactivation_sign_params(context: Context, body: DeactivationParam
     `eth_signTypedData_v4` directly must add `EIP712Domain` to the types, as for POST /triggers/sign-params.
     """
     rules.check_distinct(body.trigger_sigs)
-    protocols = await store.fetch_protocols(context.database, body.trigger_sigs)
+    protocols = {*(await store.fetch_protocols(context.database, body.trigger_sigs)).values()}
     rules.check_one_protocol(protocols)
     domain = registry_domain(next(iter(protocols), context.settings.protocol_name))
     typed_data = DeactivationTypedData(

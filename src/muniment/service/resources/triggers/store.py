@@ -198,12 +198,12 @@ async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[
     return [found[sig.raw] for sig in sigs]
 
 
-async def fetch_protocols(database: Reader, sigs: list[Signature]) -> set[str]:
-    """The protocol names under which these triggers were signed; unregistered ones are ignored."""
+async def fetch_protocols(database: Reader, sigs: list[Signature]) -> dict[bytes, str]:
+    """The protocol names under which these triggers were signed, by raw signature; unregistered ones are left out."""
     rows = await database.fetch(
-        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})", [sig.raw for sig in sigs]
+        f"SELECT sig, protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})", [sig.raw for sig in sigs]
     )
-    return {protocol for (protocol,) in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 async def deactivate(transaction: Transaction, sig: bytes, record: str, now_ms: int) -> None:
