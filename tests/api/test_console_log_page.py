@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import httpx2
 import pytest
+from tlog_world import turn
 
 from answers import ok
 from builders import TriggerDraft, Wallet, deploy
 from conftest import Clock
 from muniment.service.context import Context
 from muniment.service.resources.log import store
-from muniment.service.resources.log.integrator import Integrator
 from muniment.service.running.settings import Settings
 from page_site import Outline
 
@@ -25,11 +25,6 @@ def tlog_name() -> str:
 @pytest.fixture
 def settings(settings: Settings, tlog_name: str) -> Settings:
     return replace(settings, tlog_name=tlog_name, tlog_key="11" * 32)
-
-
-async def turn(context: Context, clock: Clock) -> None:
-    clock.advance(seconds=1)
-    await Integrator(context).turn()
 
 
 async def text_of(reader: httpx2.AsyncClient) -> str:

@@ -54,7 +54,9 @@ def triggers(
             html("{}{}", when(each.config, beside.chains), _next(each, now_ms)),
             html(
                 "{}{}",
-                _filtered(word := is_active(each, now_ms), f"{root}console/triggers?active={_bool(word == 'active')}"),
+                _filtered(
+                    word := is_active(each, now_ms), f"{root}console/triggers?active={str(word == 'active').lower()}"
+                ),
                 _last(beside.runs[each.sig], root, now_ms) if each.sig in beside.runs else None,
             ),
             identifier(each.signer, f"{root}console/addresses/{each.signer}"),
@@ -86,10 +88,6 @@ def _next(trigger: Trigger, now_ms: int) -> Html | None:
 
 def _text(text: str) -> Html:
     return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…")
-
-
-def _bool(value: bool) -> str:  # noqa: FBT001 - it is the text of it
-    return "true" if value else "false"
 
 
 def _filtered(word: str, href: str) -> Html:
