@@ -46,6 +46,7 @@ def test_the_role_behind_a_pooler_gets_the_limits_that_the_service_sets() -> Non
         "idle_in_transaction_session_timeout": f"{connection.IDLE_TRANSACTION_SECONDS_MAX:.0f}s",
         "jit": "off",
         "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
         "synchronous_commit": "on",
     }
 
