@@ -71,7 +71,7 @@ async def test_no_run_is_shown_after_the_end(client: httpx2.AsyncClient) -> None
     config = cron(schedule="0 * * * *", endDate=NOW_MS + 2 * HOUR)
     shown = await preview(client, params(await deploy(client), config=config))
     assert shown["nextRuns"] == ["2026-11-20T20:00:00.000Z", "2026-11-20T21:00:00.000Z"]
-    assert "until 2026-11-20T21:48:00.123Z" in shown["summary"][0]
+    assert "until 20 November 2026, 21:48:00.123 UTC" in shown["summary"][0]
 
 
 async def test_only_a_schedule_has_run_times(client: httpx2.AsyncClient) -> None:
@@ -127,7 +127,7 @@ async def test_a_single_run_is_described_with_its_start(client: httpx2.AsyncClie
     cid = await deploy(client)
     assert "as soon as possible" in (await preview(client, params(cid, config=once())))["summary"][0]
     started = await preview(client, params(cid, config=once(startDate=NOW_MS)))
-    assert "from 2026-11-20T19:48:00.123Z on" in started["summary"][0]
+    assert "from 20 November 2026, 19:48:00.123 UTC on" in started["summary"][0]
 
 
 async def test_times_beyond_the_year_9999_are_described_too(client: httpx2.AsyncClient) -> None:
@@ -135,7 +135,7 @@ async def test_times_beyond_the_year_9999_are_described_too(client: httpx2.Async
     for far_ms in (253_402_300_799_999, 253_402_300_800_000, TIMESTAMP_MS_MAX):
         for config in (cron(endDate=far_ms), once(endDate=far_ms), once(startDate=far_ms)):
             summary = (await preview(client, params(cid, config=config)))["summary"][0]
-            assert "9999-12-31T23:59:59.999Z" in summary or str(far_ms) in summary
+            assert "31 December 9999, 23:59:59.999 UTC" in summary or str(far_ms) in summary
 
 
 async def test_the_last_runs_of_the_calendar_are_shown(client: httpx2.AsyncClient, clock: Clock) -> None:

@@ -1,9 +1,9 @@
-"""Schedules and fee limits in words."""
+"""Schedules, times and fee limits in words."""
 
 from __future__ import annotations
 
 from each_row import each_row
-from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
+from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
 
 
 @each_row(
@@ -52,3 +52,26 @@ def test_schedules_of_which_words_would_say_too_little_have_none(schedule: str) 
 )
 def test_a_fee_limit_is_exact_in_dollars(limit: str, words: str) -> None:
     assert fee_in_words(limit) == words
+
+
+@each_row(
+    ("delta", "words"),
+    [("1s", "1 second"), ("10m", "10 minutes"), ("1h", "1 hour"), ("11d", "11 days"), ("52w", "52 weeks")],
+)
+def test_a_delta_has_words(delta: str, words: str) -> None:
+    assert delta_in_words(delta) == words
+
+
+@each_row(
+    ("timestamp_ms", "words"),
+    [
+        (0, "1 January 1970, 00:00 UTC"),
+        (1_796_116_200_000, "1 December 2026, 09:10 UTC"),
+        (1_796_116_215_000, "1 December 2026, 09:10:15 UTC"),
+        (1_796_116_200_001, "1 December 2026, 09:10:00.001 UTC"),
+        (253_402_300_799_999, "31 December 9999, 23:59:59.999 UTC"),
+        (253_402_300_800_000, "253402300800000 ms after 1970"),
+    ],
+)
+def test_a_time_has_words_as_exact_as_it_is_signed(timestamp_ms: int, words: str) -> None:
+    assert time_in_words(timestamp_ms) == words

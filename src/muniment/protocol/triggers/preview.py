@@ -13,8 +13,8 @@ from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Preview, Values
-from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
-from muniment.protocol.wire import encode, iso_time, moment
+from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
+from muniment.protocol.wire import encode, iso_time
 
 RUNS_SHOWN: Final = 5
 # Invisible letters, marks and symbols: the characters of Default_Ignorable_Code_Point that are neither formats nor
@@ -48,13 +48,13 @@ def preview_of(
         f"Its input {name} is {encode(value).decode()}{_token_in_words(value, token_name)}."
         for name, value in values.input.items()
     ]
-    end = f"until {moment(end_ms)}" if end_ms else "without an end"
+    end = f"until {time_in_words(end_ms)}" if end_ms else "without an end"
     limit = values.execution_fee_limit
     fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {fee_in_words(limit)}"
     validations = f"{values.min_validations} validation{'s' if values.min_validations > 1 else ''}"
     summary = [
         f"Function {values.function_cid} may run in your name: {_when(config)}, {end}.",
-        f"A run may start up to {config['delta']} late.",
+        f"A run may start up to {delta_in_words(config['delta'])} late.",
         *(inputs or ["It has no inputs."]),
         f"Each run needs at least {validations}, {fee}.",
         f"This is version {values.version} of the trigger, under the domain {domain.name}.",
@@ -98,7 +98,7 @@ def _when(config: Mapping[str, Any]) -> str:
         topics = f" with {', '.join(given)}" if given else ""
         return f"whenever contract {config['contract']} on chain {config['chainId']} logs an event{topics}"
     start_ms = int(config.get("startDate", 0))
-    return f"once, from {moment(start_ms)} on" if start_ms else "once, as soon as possible"
+    return f"once, from {time_in_words(start_ms)} on" if start_ms else "once, as soon as possible"
 
 
 def _choices(position: int, choices: list[str]) -> str:

@@ -1,9 +1,16 @@
-"""Schedules and fee limits in words. Pure."""
+"""Schedules, times and fee limits in words. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from muniment.protocol.wire import DATED_MS_MAX, iso_time, moment
+
+_UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
+_MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 _DAYS: Final = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 _WEEKDAYS: Final = {
     **{str(number): f"on {name}" for number, name in enumerate(_DAYS)}, "1-5": "on Mondays to Fridays",
@@ -18,6 +25,20 @@ def fee_in_words(limit: str) -> str:
     whole, rest = divmod(int(limit), 10**_DECIMALS_OF_FEES)
     dollars = f"{whole}.{rest:0{_DECIMALS_OF_FEES}d}".rstrip("0").rstrip(".")
     return f"{dollars} US dollar{'' if dollars == '1' else 's'} ({limit})"
+
+
+def delta_in_words(delta: str) -> str:
+    """`10m` as `10 minutes`."""
+    return f"{delta[:-1]} {_UNITS[delta[-1]]}{'' if delta[:-1] == '1' else 's'}"
+
+
+def time_in_words(timestamp_ms: int) -> str:
+    """`20 November 2026, 21:48 UTC`, with seconds and milliseconds where there are any, since an owner signs them."""
+    if timestamp_ms > DATED_MS_MAX:
+        return moment(timestamp_ms)
+    iso = iso_time(timestamp_ms)
+    time = iso[11:-1].removesuffix(".000").removesuffix(":00")
+    return f"{int(iso[8:10])} {_MONTHS[int(iso[5:7]) - 1]} {iso[:4]}, {time} UTC"
 
 
 def schedule_in_words(schedule: str) -> str:
