@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains.catalogue import NATIVE
+from muniment.chains.token_lists import unit_of
 from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.selectors import SELECTOR_BYTES, call_in_words
@@ -63,15 +64,8 @@ class Tokens:
 
     def _unit(self, token: Address, chain_ids: Collection[int]) -> tuple[str, int] | None:
         """The symbol and the decimals of a token; None unless the chains that know it agree."""
-        known = {found for each in chain_ids if (found := self._unit_on(each, token)) is not None}
+        known = {found for each in chain_ids if (found := unit_of(token, each, self._chains, self._lists)) is not None}
         return next(iter(known)) if len(known) == 1 else None
-
-    def _unit_on(self, chain_id: int, token: Address) -> tuple[str, int] | None:
-        chain = self._chains.get(chain_id)
-        if chain is not None and token == NATIVE:
-            return chain.native_symbol, chain.native_decimals
-        found = self._lists.token(chain_id, token)
-        return (found.symbol, found.decimals) if found else None
 
 
 def plain(address: Address) -> Html:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muniment.chains.catalogue import NATIVE
+from muniment.chains.token_lists import unit_of
 from muniment.protocol import errors
 from muniment.protocol.errors import (
     ClockInDoubt,
@@ -265,12 +265,8 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     _, values = await _checked(context, body)
 
     def token_name(chain_id: int, token: Address) -> str:
-        chain = context.chains.get(chain_id)
-        if chain is None:
-            return ""
-        found = context.holdings.tokens.token(chain_id, token)
-        symbol = chain.native_symbol if token == NATIVE else found.symbol if found else ""
-        return f"{symbol} on {chain.name}" if symbol else ""
+        chain, unit = context.chains.get(chain_id), unit_of(token, chain_id, context.chains, context.holdings.tokens)
+        return f"{unit[0]} on {chain.name}" if chain and unit else ""
 
     domain = registry_domain(context.settings.protocol_name)
     return preview_of(values, domain, context.clock.now_ms(), token_name)
