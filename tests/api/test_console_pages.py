@@ -211,7 +211,9 @@ async def test_a_refusal_is_a_page_for_a_browser_and_a_document_for_others(
             page = await reader.get(path)
             assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
             assert code in Outline(page.text).text
-            assert "script-src" not in page.headers["content-security-policy"]
+            assert "script-src 'self'" in page.headers["content-security-policy"]
+            assert page.headers.get_list("cache-control") == ["no-store"]
+            assert 'id="wallet"' in page.text
             assert page.headers["x-request-id"] in page.text
             document = await reader.get(path, headers={"accept": "application/json"})
             assert (document.status_code, document.json()["code"]) == (status, code)

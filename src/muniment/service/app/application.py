@@ -25,6 +25,7 @@ from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.service.app.operations import OPERATIONS, MachineGauges, Readiness, checks_of, note_log
 from muniment.service.app.timekeeping import Timekeeper
 from muniment.service.auth.nonces import forget_nonces
+from muniment.service.console.page import assets
 from muniment.service.console.pages import OPERATIONS as CONSOLE
 from muniment.service.context import Context, Serving
 from muniment.service.http.admission import Admission
@@ -180,7 +181,7 @@ class Application:
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
             random_bytes=context.random_bytes,
             addresses=context.clients, note_writer=context.wrote, observe=self._observe(router),
-            shows_pages=settings.console,
+            assets=assets() if settings.console else None,
         )  # fmt: skip
         self._describe(context.metrics)
         # The answer to a request; raises `ClientGone` when the client has gone away.

@@ -389,4 +389,4 @@ def _reference(*, has_console: bool) -> Ready[bytes]:
 
 @cache  # of the known codes: for others it raises, which is not kept
 def _error_page(code: str, *, has_console: bool) -> Ready[bytes]:
-    return error_page(code, _document(), has_console=has_console)
+    return error_page(code, _document(), assets() if has_console else None)

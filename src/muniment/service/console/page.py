@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from muniment.protocol.errors import InvalidParameter, UnknownPath
 from muniment.protocol.wire import ProvedText
-from muniment.service.http.html.frame import Assets, Page, framed, root_from, style_sheet
+from muniment.service.http.assets import Assets
+from muniment.service.http.html.frame import Page, framed, root_from, style_sheet
 from muniment.service.http.operation import Operation, operation
 from muniment.service.http.reference_pages import STYLE as REFERENCE_STYLE, reference_style
 from muniment.service.http.reply import Ready

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from muniment.service.http.admission import Admission, ClientAddresses
+    from muniment.service.http.assets import Assets
     from muniment.service.http.operation import Found, Operation, Router
     from muniment.service.http.reply import Ready, Reply
     from muniment.service.http.request import Request
@@ -43,12 +44,13 @@ class Envelope:
         self, router: Router, context: Any, admission: Admission, *,
         limits: Limits, metrics: Metrics, random_bytes: Callable[[int], bytes],
         addresses: ClientAddresses, note_writer: Callable[[str], None] | None, observe: Observe | None = None,
-        shows_pages: bool = False,
+        assets: Assets | None = None,
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
 
         `note_writer` is called with the address of a client that may have written, before it gets its answer.
-        `observe` logs and traces requests; None if the settings select neither. `shows_pages`: the console is on.
+        `observe` logs and traces requests; None if the settings select neither. `assets` are the files of the console;
+        None without one.
         """
         self._router = router
         self._context = context
@@ -59,14 +61,14 @@ class Envelope:
         self._addresses = addresses
         self._note_writer = note_writer
         self._observe = observe
-        self._shows_pages = shows_pages
+        self._assets = assets
 
     async def respond(self, request: Request) -> Reply:
         """The answer to a request. Raises `ClientGone` when the client has disconnected."""
         named = request.named
         request.context = self._context
         request.limits = self._limits
-        request.shows_pages = self._shows_pages
+        request.assets = self._assets
         trace_id = _trace_id(request) if b"traceparent" in named else None
         given = _given_id(named) if b"x-request-id" in named else None
         request.id = given or trace_id or next(self._ids)

@@ -163,8 +163,8 @@ def operation(
 def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
     """`refusal` as the answer to `request`; a fault of the service is logged."""
     accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
-    if request.shows_pages and is_for_reader(request.path, accept):
-        reply = problem_page(refusal, request.id, root_from(request.path), headers)
+    if request.assets and is_for_reader(request.path, accept):
+        reply = problem_page(refusal, request.id, root_from(request.path), request.assets, headers)
     else:
         reply = problem(refusal, request.id, accept, headers)
     request.refused = refusal.code

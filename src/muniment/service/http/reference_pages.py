@@ -16,7 +16,7 @@ from muniment.service.http.html.frame import Page, framed, plain
 from muniment.service.http.html.markup import NOTHING, Html, html
 
 if TYPE_CHECKING:
-    from muniment.service.http.html.frame import Assets
+    from muniment.service.http.assets import Assets
     from muniment.service.http.reply import Ready
 
 # The style of these pages among the files of the console, and their script.
@@ -51,11 +51,11 @@ def reference_page(document: Json, assets: Assets | None) -> Ready[bytes]:
     )  # fmt: skip
     title = f"{info['title']}: reference"
     if assets is None:
-        return _plain(title, body, "./", has_console=False)
+        return plain(Page(title, body, "docs"), "./", reference_style().decode())
     return framed(Page(title, body, "docs", scripts=(_SCRIPT,), styles=(STYLE,)), "./", assets)
 
 
-def error_page(code: str, document: Json, *, has_console: bool) -> Ready[bytes]:
+def error_page(code: str, document: Json, assets: Assets | None) -> Ready[bytes]:
     """The page at the `type` of a problem. Raises `UnknownPath` for an unknown code."""
     known = document["x-error-codes"].get(code)
     if known is None:
@@ -65,16 +65,13 @@ def error_page(code: str, document: Json, *, has_console: bool) -> Ready[bytes]:
         '<p><a href="../docs#errors">All operations and codes</a></p>',
         known["title"], code, known["status"], _prose(known["meaning"]),
     )  # fmt: skip
-    return _plain(f"{known['title']} ({code})", body, "../", has_console=has_console)
+    page = Page(f"{known['title']} ({code})", body, "docs")
+    return framed(page, "../", assets) if assets else plain(page, "../", reference_style().decode())
 
 
 def reference_style() -> bytes:
     """The style of these pages, besides that of the frame."""
     return (files("muniment.service.http.html") / STYLE).read_bytes()
-
-
-def _plain(title: str, body: Html, root: str, *, has_console: bool) -> Ready[bytes]:
-    return plain(Page(title, body, "docs"), root, has_console=has_console, style=reference_style().decode())
 
 
 def _prose(text: str) -> Html:

@@ -25,6 +25,7 @@ from muniment.service.running.limits.costs import BODY_BYTES_FREE, BODY_BYTES_PE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from muniment.service.http.assets import Assets
     from muniment.service.running.limits.buckets import Key
     from muniment.service.running.limits.limiter import Client
     from muniment.service.running.limits.overload import FairQueue, HeldBodies, Overload
@@ -128,9 +129,9 @@ class Request:
     """One request. Its parts are read on demand."""
 
     __slots__ = (
-        "_body", "bytes_charged", "client", "context", "due_units", "fields", "head_bytes_max", "held", "id", "key",
-        "limits", "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused",
-        "shows_pages", "turns", "units", "wait_s", "wallet", "wallet_units",
+        "_body", "assets", "bytes_charged", "client", "context", "due_units", "fields", "head_bytes_max", "held", "id",
+        "key", "limits", "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused",
+        "turns", "units", "wait_s", "wallet", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -163,8 +164,8 @@ class Request:
     due_units: int
     # Units charged for the request so far.
     units: int
-    # Whether refusals at paths of the console are pages.
-    shows_pages: bool
+    # The files of the console, in whose frame a refusal at one of its paths is shown; None without a console.
+    assets: Assets | None
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
 
@@ -191,7 +192,7 @@ class Request:
         self.wait_s = 0.0
         self.wallet_units = 0
         self.refused = ""
-        self.shows_pages = False
+        self.assets = None
         self.units = self.due_units = 0
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,6 +15,7 @@ from muniment.service.http.request import media_ranges, named_quality
 
 if TYPE_CHECKING:
     from muniment.protocol.errors import Fault, Refusal
+    from muniment.service.http.assets import Assets
     from muniment.service.http.reply import Headers
 
 # The pages of the console that every page leads to: section, path from the root of the service, words.
@@ -61,6 +61,10 @@ _WITHOUT_SCRIPTS: Final = (
 )
 
 
+# A browser asks again before it shows a page that it has kept.
+_REVALIDATED: Final = (b"cache-control", b"no-cache")
+
+
 class Page(NamedTuple):
     """A page before its frame is around it. Paths in it are relative to the page."""
 
@@ -77,17 +81,6 @@ class Page(NamedTuple):
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Assets:
-    """Where the files of pages are: `path` from the root of the service; `release` names them and the program."""
-
-    path: str
-    release: str
-    # The style sheets of all pages, and for each module those that it imports, so that a browser asks for all at once.
-    styles: tuple[str, ...]
-    imports: dict[str, tuple[str, ...]]
-
-
 def root_from(path: str) -> str:
     """The way from the page at `path` to the root of the service, for links.
 
@@ -96,8 +89,10 @@ def root_from(path: str) -> str:
     return "../" * (path.count("/") - 1) or "./"
 
 
-def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: Headers = ()) -> Ready[bytes]:
-    """A page of the console, `root` being the way to the root of the service."""
+def framed(
+    page: Page, root: str, assets: Assets, status: int = 200, headers: Headers = (_REVALIDATED,)
+) -> Ready[bytes]:  # fmt: skip
+    """A page of the console, `root` being the way to the root of the service; `headers` say how long it is kept."""
     at = f"{root}{assets.path}/"
     has_times = "<time" in page.body
     scripts = ("frame.js", *(("times.js",) if has_times else ()), *page.scripts)
@@ -107,19 +102,19 @@ def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: He
         *(html('<link rel="modulepreload" href="{}{}">', at, name) for name in dict.fromkeys(modules)),
         *(html('<script type="module" src="{}{}"></script>', at, name) for name in scripts),
     ])  # fmt: skip
-    fields = (*_HEADERS, (b"content-security-policy", _WITH_SCRIPTS), (b"cache-control", b"no-cache"), *headers)
+    fields = (*_HEADERS, (b"content-security-policy", _WITH_SCRIPTS), *headers)
     foot = _foot(page, root, assets.release, has_console=True, zone=_ZONE if has_times else NOTHING)
     return Ready(_document(page, root, head, foot, has_console=True), fields, status)
 
 
-def plain(
-    page: Page, root: str, *, has_console: bool, style: str = "", status: int = 200, headers: Headers = ()
-) -> Ready[bytes]:  # fmt: skip
-    """A page that runs no script and asks for no file; `style` is what it has besides the frame's style sheet."""
+def plain(page: Page, root: str, style: str = "") -> Ready[bytes]:
+    """A page of a service without a console: it runs no script and asks for no file.
+
+    `style` is what it has besides the frame's style sheet.
+    """
     element, digest = _inline_style(style)
-    fields = (*_HEADERS, (b"content-security-policy", _WITHOUT_SCRIPTS % digest), *headers)
-    foot = _foot(page, root, "", has_console=has_console)
-    return Ready(_document(page, root, element, foot, has_console=has_console), fields, status)
+    fields = (*_HEADERS, (b"content-security-policy", _WITHOUT_SCRIPTS % digest))
+    return Ready(_document(page, root, element, _foot(page, root, "", has_console=False), has_console=False), fields)
 
 
 def style_sheet() -> bytes:
@@ -190,7 +185,9 @@ def is_for_reader(path: str, accept: str) -> bool:
     return named_quality(media_ranges([accept]), "text/html") > 0
 
 
-def problem_page(refusal: Refusal, request_id: str, root: str, headers: Headers = ()) -> Ready[bytes]:
+def problem_page(
+    refusal: Refusal, request_id: str, root: str, assets: Assets, headers: Headers = ()
+) -> Ready[bytes]:  # fmt: skip
     """`refusal` as a page with the same status and header fields as its problem document."""
     status = status_of(type(refusal))
     body = html(
@@ -200,7 +197,7 @@ def problem_page(refusal: Refusal, request_id: str, root: str, headers: Headers 
         status, root, refusal.code, refusal.code, request_id, root,
     )  # fmt: skip
     fields = (*problem_headers(refusal, status), NO_STORE, *headers)
-    return plain(Page(refusal.title, body), root, has_console=True, status=status, headers=fields)
+    return framed(Page(refusal.title, body), root, assets, status, fields)
 
 
 def _faults(refusal: Refusal) -> Html | None:
