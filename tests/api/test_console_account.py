@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from answers import ok
-from builders import TriggerDraft, Wallet, cron, deploy, once, register
+from builders import Bundle, TriggerDraft, Wallet, cron, deploy, once, register
 from console_world import HOSTILE, OWNERS, World
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX
 from muniment.protocol.wire import iso_time
@@ -129,6 +129,28 @@ async def test_as_many_triggers_are_shown_as_one_signature_ends(reader: httpx2.A
     assert "The newest 100. All of them" in shown.text
     assert shown.tags.count("li") == TRIGGER_SIGS_MAX
     assert f"../console/triggers?signer={owner.address}&active=true" in shown.links
+
+
+async def test_the_triggers_of_one_function_are_found_among_many(reader: httpx2.AsyncClient) -> None:
+    owner, cids = Wallet(75), [await deploy(reader, Bundle(f"Choice {each}")) for each in "abc"]
+    for number in range(TRIGGER_SIGS_MAX + 3):
+        await register(reader, TriggerDraft(cids[number == 0], owner, version=f"1.0.{number}"))
+    ended = await register(reader, TriggerDraft(cids[2], owner))
+    consent = {"triggerSigs": [ended["sig"]], "signature": owner.sign_deactivation([ended["sig"]])}
+    assert (await reader.post("/triggers/deactivate", json=consent)).status_code == 204
+    whole = (await reader.get("/console/account", params={"address": owner.address})).text
+    assert [name for name in ("Choice a", "Choice b", "Choice c") if f">{name} 1.0.0</option>" in whole] == [
+        "Choice a", "Choice b",
+    ]  # fmt: skip
+    asked = {"address": owner.address, "functionCid": cids[1]}
+    page = Outline((await reader.get("/console/account", params=asked)).text)
+    assert page.tags.count("li") == 1
+    assert f"../console/triggers?signer={owner.address}&functionCid={cids[1]}&active=false" in page.links
+    nothing = await reader.get("/console/account", params=asked | {"functionCid": cids[2]})
+    assert "Nothing of this function runs in the name of this address" in nothing.text
+    wrong = await reader.get("/console/account", params=asked | {"functionCid": "Qm"})
+    assert (wrong.status_code, "invalid-cid" in wrong.text) == (400, True)
+    assert "<select" not in (await reader.get("/console/account", params={"address": OWNER.address})).text
 
 
 @pytest.mark.one_engine

@@ -7,8 +7,10 @@ from urllib.parse import parse_qs
 
 from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.address import Address
+from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent
+from muniment.protocol.ipfs.cid import BundleCid, cid_v0
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, Trigger
@@ -21,10 +23,12 @@ from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.request import Request
+from muniment.service.resources.functions.routes import list_functions
+from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
-from muniment.service.resources.triggers.store import fetch_protocols
+from muniment.service.resources.triggers.store import fetch_functions_of, fetch_protocols
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,9 +52,11 @@ _QUERY_LENGTH_MAX: Final = 400
 async def account_page(context: Context, request: Request) -> Page:
     """What runs in the name of the `address` in the query, and the places that a script fills after a log-in.
 
-    Without an address it asks for one; a script leads to that of the wallet.
+    Without an address it asks for one; a script leads to that of the wallet. `functionCid` in the query leaves the
+    triggers of other functions out.
     """
-    given = parse_qs(request.query[:_QUERY_LENGTH_MAX].decode("ascii", "replace")).get("address", [""])[0].strip()
+    asked = parse_qs(request.query[:_QUERY_LENGTH_MAX].decode("ascii", "replace"))
+    given, chosen = (asked.get(name, [""])[0].strip() for name in ("address", "functionCid"))
     root, lifetime = root_from(request.path), context.settings.token_lifetime_s
     try:
         address = Address.parse(given) if given else None
@@ -59,7 +65,7 @@ async def account_page(context: Context, request: Request) -> Page:
         address, fault = None, refusal.detail
     if address is None:
         return Page("Account", _asking(given, fault, lifetime, root), "account", scripts=("account.js",))
-    owned = await _Owned.read(context, request, address)
+    owned = await _Owned.read(context, request, address, BundleCid.parse(chosen) if chosen else None)
     body = html(
         '{}<p>{}</p>{}{}{}'
         '<div id="account" data-address="{}" data-lifetime="{}"><div class="who"></div><div id="private">'
@@ -94,17 +100,21 @@ class _Owned:
     def __init__(self, address: Address, now_ms: int, known: Beside, active: Sequence[Trigger]) -> None:
         self._address, self._now_ms, self._known, self._active = address, now_ms, known, active
         self._has_more = False
+        self._functions: Sequence[Function] = ()
+        self._chosen: BundleCid | None = None
         self._protocols: Mapping[str, str] = {}
         self._failed: Sequence[AnyIntent] = ()
 
     @classmethod
-    async def read(cls, context: Context, request: Request, address: Address) -> _Owned:
-        """Read them from the answers of the API."""
-        query = TriggerQuery(signer=address, active=True, limit=TRIGGER_SIGS_MAX)
+    async def read(cls, context: Context, request: Request, address: Address, chosen: BundleCid | None) -> _Owned:
+        """Read them from the answers of the API; the triggers are those of the `chosen` function, if there is one."""
+        query = TriggerQuery(signer=address, function_cid=chosen, active=True, limit=TRIGGER_SIGS_MAX)
         found = await reading.listing(list_triggers, context, request, query, Trigger)
         known = await beside.of_triggers(context, request, found.records)
         owned = cls(address, context.clock.now_ms(), known, found.records)
         owned._has_more = bool(found.next)
+        owned._functions = await _functions(context, request, address)
+        owned._chosen = chosen
         owned._protocols = await _protocols(context, request, owned._active)
         failed = IntentQuery(
             user=address, status="failed", created_after=max(owned._now_ms - _WEEK_MS, 0), limit=_FAILED_MAX,
@@ -115,15 +125,21 @@ class _Owned:
 
     def triggers(self, root: str) -> Html:
         """The active triggers: each can be stopped, or several at once."""
-        ended = link(f"{root}console/triggers?signer={self._address}&active=false", "Ended ones")
+        listed = f"{root}console/triggers?signer={self._address}"
+        if self._chosen:
+            listed += f"&functionCid={self._chosen}"
         count = f"{len(self._active):,}{'+' if self._has_more else ''}"
-        title = heading(html("Active triggers <small>{}</small>", count), end=ended)
+        title = html(
+            "{}{}",
+            heading(html("Active triggers <small>{}</small>", count), end=link(f"{listed}&active=false", "Ended ones")),
+            self._choice() if self._chosen or len(self._functions) > 1 else None,
+        )
         if not self._active:
-            return html('{}<p class="empty">Nothing runs in the name of this address.</p>', title)
+            what = "Nothing of this function" if self._chosen else "Nothing"
+            return html('{}<p class="empty">{} runs in the name of this address.</p>', title, what)
         more = html(
-            '<p class="faint">The newest {}. <a href="{}">All of them</a></p>',
-            TRIGGER_SIGS_MAX, f"{root}console/triggers?signer={self._address}&active=true",
-        )  # fmt: skip
+            '<p class="faint">The newest {}. <a href="{}&active=true">All of them</a></p>', TRIGGER_SIGS_MAX, listed
+        )
         return html(
             '{}<div class="stops"><label class="all"><input type="checkbox" id="all" autocomplete="off"> All</label>'
             '<button type="button" class="danger" id="stop" disabled>Stop the chosen</button>'
@@ -131,6 +147,23 @@ class _Owned:
             "<noscript><p>Without a script, <code>muniment triggers deactivate</code> stops them.</p></noscript>"
             '<ul class="owned" aria-label="Active triggers">{}</ul>{}',
             title, [self._row(each, root) for each in self._active], more if self._has_more else None,
+        )  # fmt: skip
+
+    def _choice(self) -> Html:
+        """The form that leaves one function of the owner's."""
+        chosen = self._chosen.digest if self._chosen else b""
+        options = [
+            html(
+                '<option value="{}"{}>{}</option>', each.cid,
+                html(" selected") if each.cid.digest == chosen else NOTHING, seen(f"{each.name} {each.version}"),
+            )
+            for each in sorted(self._functions, key=lambda each: (each.name.casefold(), str(each.version), each.cid))
+        ]  # fmt: skip
+        return html(
+            '<form action="account" class="choice" aria-label="Triggers of one function">'
+            '<input type="hidden" name="address" value="{}"><label>Function <select name="functionCid">'
+            '<option value="">any</option>{}</select></label><button>Show</button></form>',
+            self._address, options,
         )  # fmt: skip
 
     def _row(self, trigger: Trigger, root: str) -> Html:
@@ -200,6 +233,15 @@ def reason(intent: AnyIntent) -> Html:
         return html('<span class="faint">The transaction failed on the chain; no log line says why.</span>')
     text = max(bad, key=lambda each: ms_of(each.created_at)).data
     return strange(text if len(text) <= _REASON_LENGTH_MAX else f"{text[:_REASON_LENGTH_MAX]}…")
+
+
+async def _functions(context: Context, request: Request, signer: Address) -> Sequence[Function]:
+    """The functions of the live triggers of an address, as far as this registry has them."""
+    digests = await fetch_functions_of(context.reader_for(request), signer)
+    if not digests:
+        return ()
+    query = FunctionQuery(cids=[cid_v0(each) for each in digests], limit=len(digests))
+    return (await reading.listing(list_functions, context, request, query, Function)).records
 
 
 async def _protocols(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[str, str]:

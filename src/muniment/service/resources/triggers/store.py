@@ -18,6 +18,7 @@ from muniment.service.storage.ordered import OrderedRows
 from muniment.service.storage.sql import SWEPT_PER_BATCH, begins_with, placeholders
 
 if TYPE_CHECKING:
+    from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
     from muniment.service.storage.database import Database, Parameters, Reader, Row, Transaction
 
@@ -204,6 +205,26 @@ async def fetch_protocols(database: Reader, sigs: list[Signature]) -> dict[bytes
         f"SELECT sig, protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})", [sig.raw for sig in sigs]
     )
     return {row[0]: row[1] for row in rows}
+
+
+# An owner with more functions finds them by their lists.
+FUNCTIONS_OF_MAX: Final = 100
+
+
+async def fetch_functions_of(database: Reader, signer: Address) -> list[bytes]:
+    """The digests of the CIDs of functions for which an address has live triggers, at most `FUNCTIONS_OF_MAX`.
+
+    One look into an index finds each, however many triggers it has.
+    """
+    first = "SELECT function_digest FROM triggers WHERE signer = ?"
+    rows = await database.fetch(
+        f"WITH RECURSIVE signed (found, place) AS (SELECT ({first} ORDER BY function_digest LIMIT 1), 1 UNION ALL "
+        f"SELECT ({first} AND function_digest > found ORDER BY function_digest LIMIT 1), place + 1 "
+        "FROM signed WHERE found IS NOT NULL AND place < ?) SELECT found FROM signed WHERE found IS NOT NULL "
+        "AND EXISTS (SELECT 1 FROM triggers WHERE signer = ? AND function_digest = found AND live = 1)",
+        (signer.raw, signer.raw, FUNCTIONS_OF_MAX, signer.raw),
+    )
+    return [row[0] for row in rows]
 
 
 async def deactivate(transaction: Transaction, sig: bytes, record: str, now_ms: int) -> None:
