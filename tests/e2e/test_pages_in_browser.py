@@ -50,7 +50,7 @@ PAGES: dict[str, Callable[[Registry], str]] = {
 }  # fmt: skip
 # Of what a page asks for by itself, without the answers of the API: kilobytes of scripts as they are and as they are
 # sent, and files. The wizard is the longest.
-SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 25, 14
+SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 25, 12
 # The same of all scripts together; eight kilobytes are the proofs of the transparency log, one the log-in in words, ten
 # the QR code, ten the home of an owner and who reads.
 ALL_KB, ALL_SENT_KB = 140, 60
@@ -58,6 +58,10 @@ ALL_KB, ALL_SENT_KB = 140, 60
 
 # Windows around each width at which the layout changes, and far from it.
 WIDTHS = (390, 560, 704, 710, 768, 820, 900, 1024, 1030, 1100, 1160, 1440, 2560)
+# The words for an age are longest just before two minutes. A test that comes then must find what others find.
+LONGEST_AGES = """() => {
+  for (const each of document.querySelectorAll("time:not([data-as])")) each.textContent = "119 seconds ago";
+}"""
 PHONE, DESK = ViewportSize(width=320, height=640), ViewportSize(width=1280, height=720)
 
 
@@ -88,7 +92,8 @@ async def test_a_page_fits_a_phone_stands_still_asks_for_little_and_is_accessibl
     files = {each.url for each in watch.requests if "/assets/" in each.url or each.is_navigation_request()}
     await page.set_viewport_size(DESK)
     assert await violations(page) == []
-    for width in WIDTHS:
+    await page.evaluate(LONGEST_AGES)
+    for width in (PHONE["width"], *WIDTHS):
         await page.set_viewport_size(ViewportSize(width=width, height=720))
         assert await overflow(page) == [], width
     watch.expect_refusals()

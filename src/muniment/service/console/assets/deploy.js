@@ -4,7 +4,6 @@ import { Problem, call, root, upload } from "./api.js";
 import { element, fill, find, labelled, messageOf } from "./dom.js";
 import { session } from "./identity.js";
 import { bundleCid } from "./proofs/content.js";
-import { logIn } from "./session.js";
 
 const NAMES = ["manifest.json", "function.wasm"];
 // Of a log-in for one deployment.
@@ -82,6 +81,7 @@ async function deploy(files, cid, told, send) {
   const words = element("p", {}, "Waiting for the wallet …");
   told.append(words, bar);
   try {
+    const { logIn } = await import("./session.js");
     const by = session() ?? (await logIn(LIFETIME_SECONDS, (text) => { fill(words, "The wallet shows this text: ", element("span", { class: "signed" }, text)); }));
     const { apiKey } = await call("users/api-key", { token: by.token });
     const form = new FormData();

@@ -2,7 +2,6 @@
 
 import { ask } from "./api.js";
 import { element, fill, find, messageOf } from "./dom.js";
-import { checkCar } from "./proofs/car.js";
 
 const place = find("check");
 const cid = place?.dataset["cid"];
@@ -20,6 +19,7 @@ if (place && cid) {
 async function check(shown, name, verdict) {
   verdict.textContent = "Checking …";
   try {
+    const { checkCar } = await import("./proofs/car.js");
     const response = await ask(`ipfs/${name}?format=car`, { headers: { accept: "application/vnd.ipld.car" } });
     const car = new Uint8Array(await response.arrayBuffer());
     const begun = performance.now();
