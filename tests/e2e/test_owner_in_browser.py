@@ -15,7 +15,7 @@ from answers import ok
 from browsing import Window, overflow, shift, violations
 from builders import TriggerDraft, Wallet, cron, register
 from console_world import HOSTILE, OWNERS, Registry
-from injected_wallet import InjectedWallet, choose, opened, wizard_of
+from injected_wallet import THRESHOLD, InjectedWallet, choose, opened, wizard_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 OTHER = Wallet(82)
@@ -221,6 +221,20 @@ async def test_one_trigger_is_stopped_by_the_keyboard(window: Window, registry: 
     assert ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()["deactivateSig"] == saved["signature"]
 
 
+async def test_a_trigger_offers_its_end_to_its_owner_alone(window: Window, registry: Registry) -> None:
+    sig = registry.world.triggers[0]["sig"]
+    wallet = InjectedWallet(OTHER.key)
+    async with opened(window, f"console/triggers/{sig}", wallet) as (page, _):
+        end = page.get_by_role("button", name="Deactivate")
+        await expect(end).to_be_visible()
+        await connect(page, wallet)
+        await expect(end).to_have_count(0)
+        await page.reload()
+        await expect(end).to_have_count(0)
+        await switch(page, wallet, OWNERS[0].address)
+        await expect(end).to_be_visible()
+
+
 async def test_several_are_stopped_by_one_signature(window: Window, registry: Registry) -> None:
     owner = Wallet(92)
     sigs = await owned_by(registry, owner, 3)
@@ -241,6 +255,33 @@ async def test_several_are_stopped_by_one_signature(window: Window, registry: Re
         assert methods(wallet).count("eth_signTypedData_v4") == 1
     active = ok(httpx2.get(f"{registry.url}/triggers?signer={owner.address}&active=true")).json()
     assert [each["sig"] for each in active] == [sigs[1]]
+
+
+@pytest.mark.long
+async def test_one_among_a_thousand_is_found_by_its_function_and_stopped_on_a_phone(
+    window: Window, registry: Registry
+) -> None:
+    owner = Wallet(94)
+    async with httpx2.AsyncClient(base_url=registry.url) as client:
+        members = {"chainId": "uint32", "limit": "uint256"}
+        asked = TriggerDraft(registry.world.cids["Threshold"], owner, inputs=members, input=THRESHOLD)
+        wanted = await register(client, asked)
+    await owned_by(registry, owner, 1_000)
+    wallet = InjectedWallet(owner.key)
+    async with opened(window, "console", wallet) as (page, _):
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await connect(page, wallet)
+        await expect(page.locator(".owned")).not_to_contain_text("Threshold")
+        await page.get_by_role("combobox", name="Function").select_option(label="Threshold 0.3.1")
+        await page.get_by_role("button", name="Show", exact=True).click()
+        await expect(page.locator(".owned li")).to_have_count(1)
+        assert await violations(page) == []
+        await page.get_by_role("button", name="Stop", exact=True).click()
+        await page.get_by_role("button", name="Sign the end in the wallet").click()
+        await page.get_by_role("dialog", name="It has stopped").get_by_role("button", name="Close").click()
+        await expect(page.get_by_text("Nothing of this function runs")).to_be_visible()
+        await page.set_viewport_size({"width": 1280, "height": 720})
+    assert ok(httpx2.get(f"{registry.url}/triggers/{wanted['sig']}")).json()["deactivateSig"]
 
 
 async def test_nothing_is_stopped_for_another_or_by_a_registry_that_lies(window: Window, registry: Registry) -> None:
