@@ -97,6 +97,7 @@ async def test_the_row_of_a_trigger_says_what_it_may_do_and_when(reader: httpx2.
     page = (await reader.get("/console/triggers")).text
     assert f'<a class="row" href="../console/triggers/{sig}">' in page
     assert "onerror=" not in page.replace("&quot;", "")[: page.index("<main")]
+    assert ("· USDC" in await shown(reader, f"/console/triggers/{sig}")) == (name == "token by address")
 
 
 def one(op: int, data: str, **members: Any) -> IntentDraft:

@@ -96,7 +96,7 @@ def _joined(lines: Sequence[Html], between: str, noun: str) -> Html:
 def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) -> Html | None:
     """The inputs of a trigger: chains and tokens by name, amounts in units; None if it has none."""
     kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
-    named = {name: _chain_id(value) for name, value in trigger.input.items() if _is_chain(name, kinds.get(name, ""))}
+    named = chains_of(trigger)
     shown = [
         html("{}", chain_name(named[name], chains))
         if named.get(name) in chains
@@ -108,6 +108,12 @@ def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) 
     left = len(trigger.input) - len(shown)
     more = html(" · {} more", left) if left else None
     return html("{}{}", [html("{}{}", " · " if number else "", each) for number, each in enumerate(shown)], more)
+
+
+def chains_of(trigger: Trigger) -> dict[str, int]:
+    """The chains that the inputs of a trigger name, by the name of the input."""
+    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
+    return {name: _chain_id(value) for name, value in trigger.input.items() if _is_chain(name, kinds.get(name, ""))}
 
 
 def _is_chain(name: str, kind: str) -> bool:

@@ -49,6 +49,11 @@ class Tokens:
         unit = self._unit(token, chain_ids)
         return html('<span title="{}">{}</span>', token, strange(unit[0])) if unit else plain(token)
 
+    def symbol(self, token: Address, chain_ids: Collection[int]) -> str:
+        """The symbol of a token on these chains; empty if they do not know it, or do not agree."""
+        unit = self._unit(token, chain_ids)
+        return unit[0] if unit else ""
+
     def _amount(
         self, value: int, token: Address, chain_ids: Collection[int], named: Callable[[Address], Html]
     ) -> Html:  # fmt: skip
@@ -105,27 +110,39 @@ def delta(text: str) -> str:
     return f"{count} {unit}{'' if count == '1' else 's'}"
 
 
-def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> Html:
-    """An input of a trigger by its type: `8453 · Base`, amounts in groups with a hint, texts unchanged."""
+def value_of(
+    value: Any, kind: str, chains: Mapping[int, Chain], name: str, symbol_of: Callable[[Address], str]
+) -> Html:  # fmt: skip
+    """An input of a trigger by its type: `8453 · Base`, `0x8335… · USDC`, amounts in groups, texts unchanged.
+
+    `symbol_of` is that of a token on the chains that the inputs name; empty for other addresses.
+    """
     if isinstance(value, list):
         inner = kind.rpartition("[")[0]
         items = cast("list[Any]", value)
-        return html("<ol>{}</ol>", [html("<li>{}", value_of(each, inner, chains, name)) for each in items])
+        return html("<ol>{}</ol>", [html("<li>{}", value_of(each, inner, chains, name, symbol_of)) for each in items])
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return html(
             '<dl class="facts">{}</dl>',
             [
-                html("<dt>{}<dd>{}", key, value_of(each, key if key == "address" else "", chains, key))
+                html("<dt>{}<dd>{}", key, value_of(each, key if key == "address" else "", chains, key, _unnamed))
                 for key, each in members.items()
             ],
         )
     if kind == "address":
-        return identifier(str(Address.parse(str(value))), whole=True)
+        address = Address.parse(str(value))
+        symbol = symbol_of(address)
+        return html("{}{}", identifier(str(address), whole=True), html(" · {}", strange(symbol)) if symbol else None)
     text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     if text.isdecimal() and kind != "string" and len(text) <= _DIGITS_MAX:
         return _number(int(text), chains, name)
     return strange(text) if kind == "string" else html("<code>{}</code>", strange(text))
+
+
+def _unnamed(_token: Address) -> str:
+    """No symbol: what has members names its own chain."""
+    return ""
 
 
 def _number(value: int, chains: Mapping[int, Chain], name: str) -> Html:

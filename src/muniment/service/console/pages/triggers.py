@@ -16,6 +16,7 @@ from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
 from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import beside, reading, rows
+from muniment.service.console.brief import chains_of
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -37,7 +38,7 @@ from muniment.service.console.parts import (
     state,
     table,
 )
-from muniment.service.console.words import delta, is_active, value_of
+from muniment.service.console.words import Tokens, delta, is_active, value_of
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
@@ -108,7 +109,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
             strange(trigger.description),
         ),
         await _badges(context, request, trigger), _facts(context, trigger, function, root),
-        _inputs(trigger, context.chains),
+        _inputs(context, trigger),
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
         rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms)),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
@@ -248,7 +249,8 @@ async def _badges(context: Context, request: Request, trigger: Trigger) -> Html:
     )  # fmt: skip
 
 
-def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
+def _inputs(context: Context, trigger: Trigger) -> Html:
+    tokens, chain_ids = Tokens(context.chains, context.holdings.tokens), set(chains_of(trigger).values())
     kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
     if not trigger.input:
         return html('{}<p class="empty">The function takes none.</p>', heading("Inputs"))
@@ -256,7 +258,7 @@ def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
         (
             html("<code>{}</code>", strange(name)),
             html("<code>{}</code>", strange(kinds.get(name, ""))),
-            value_of(value, kinds.get(name, ""), chains, name),
+            value_of(value, kinds.get(name, ""), context.chains, name, lambda each: tokens.symbol(each, chain_ids)),
         )
         for name, value in trigger.input.items()
     ]
