@@ -5,7 +5,7 @@ from __future__ import annotations
 from eth_utils.crypto import keccak
 
 from each_row import each_row
-from muniment.protocol.evm.topics import topic_in_words
+from muniment.protocol.evm.topics import event_name, topic_in_words
 
 TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"  # as every ERC-20 token logs it
 ENTRY_POINT = "0x0000000071727De22E5E9d8BAf0edAc6f37da032"  # ERC-4337: an address that begins with zeros
@@ -22,6 +22,20 @@ def test_a_well_known_event_is_named_in_either_letter_case() -> None:
     upgraded = "0x" + keccak(b"Upgraded(address)").hex()
     assert topic_in_words(0, upgraded) == "the event Upgraded(address)"
     assert topic_in_words(1, TRANSFER) == ""
+
+
+@each_row(
+    ("topics", "name"),
+    [
+        ([[TRANSFER], []], "Transfer"),
+        ([[TRANSFER, padded(1)]], ""),
+        ([[padded(1)]], ""),
+        ([[], [TRANSFER]], ""),
+        ([], ""),
+    ],
+)
+def test_a_list_names_the_one_event_that_it_waits_for(topics: list[list[str]], name: str) -> None:
+    assert event_name(topics) == name
 
 
 @each_row(

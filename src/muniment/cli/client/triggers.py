@@ -317,12 +317,15 @@ def _function(registry: Registry, cid: str) -> str:
 
 def _when(config: Mapping[str, Any]) -> str:
     """When a trigger is due, in a few words."""
+    from muniment.protocol.evm.topics import event_name
     from muniment.protocol.triggers.typed_data import CRON, EVENT
     from muniment.protocol.triggers.words import schedule_in_words
 
     if config["type"] == CRON:
         return schedule_in_words(config["schedule"]) or config["schedule"]
-    return f"on an event of {config['contract']} on chain {config['chainId']}" if config["type"] == EVENT else "once"
+    if config["type"] != EVENT:
+        return "once"
+    return f"on {event_name(config['topics']) or 'an event'} of {config['contract']} on chain {config['chainId']}"
 
 
 def _end(trigger: Trigger) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Final
 
@@ -51,6 +52,13 @@ def topic_in_words(position: int, topic: str) -> str:
     padding, address = word[:-_ADDRESS_BYTES], word[-_ADDRESS_BYTES:]
     is_address = not any(padding) and not word.startswith(_ZEROS_OF_NUMBERS)
     return f"the address {Address.from_raw(address)}" if is_address else ""
+
+
+def event_name(topics: Sequence[Collection[str]]) -> str:
+    """The name of the well-known event, such as `Transfer`, that `topics` wait for; empty if there is not just one."""
+    first = list(topics[0]) if topics else []
+    signature = _signatures().get(bytes.fromhex(first[0][2:]), "") if len(first) == 1 else ""
+    return signature.partition("(")[0]
 
 
 @cache

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.topics import topic_in_words
+from muniment.protocol.evm.topics import event_name
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import schedule_in_words
@@ -42,7 +42,6 @@ _DIGITS_MAX: Final = 78
 # Next runs kept, for pages that are read again in the same minute.
 _RUNS_KEPT: Final = 4_096
 _MINUTE_MS: Final = 60_000
-_EVENT_PREFIX: Final = "the event "
 
 
 def intent_line(intent: AnyIntent, tokens: Tokens, chains: Mapping[int, Chain]) -> Html:
@@ -165,14 +164,7 @@ def when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
         return html('<span title="{}">{}</span>', schedule, words) if words else html("<code>{}</code>", schedule)
     if config["type"] != EVENT:
         return html("once")
-    return html("on {} · {}", _event(config["topics"]), chain_name(int(config["chainId"]), chains))
-
-
-def _event(topics: Sequence[Collection[str]]) -> str:
-    """The name of the well-known event that a trigger waits for, without its types."""
-    first = list(topics[0]) if topics else []
-    words = topic_in_words(0, first[0]) if len(first) == 1 else ""
-    return words.removeprefix(_EVENT_PREFIX).partition("(")[0] or "an event"
+    return html("on {} · {}", event_name(config["topics"]) or "an event", chain_name(int(config["chainId"]), chains))
 
 
 def next_run(trigger: Trigger, now_ms: int) -> Html | None:
