@@ -8,7 +8,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import Overloaded
-from muniment.service.running.limits.costs import HEAD_BYTES_FREE, HEAD_BYTES_PER_UNIT, LONG_READ_NS_FREE, READ, UNIT_NS
+from muniment.service.http.reply import Ready, Streamed
+from muniment.service.running.limits.costs import (
+    BODY_BYTES_FREE,
+    HEAD_BYTES_FREE,
+    HEAD_BYTES_PER_UNIT,
+    LONG_READ_NS_FREE,
+    READ,
+    UNIT_NS,
+)
 from muniment.service.running.limits.overload import FairQueue, HeldBodies
 
 if TYPE_CHECKING:
@@ -163,12 +171,14 @@ class Admission:
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
         """Charge the costs that are known after serving; long answers are charged while they are sent."""
         cost, key = operation.cost, request.wallet or request.client.client
+        sent = len(reply.body) if isinstance(reply, Ready) else 0
+        units = request.due_units + cost.owed(received=request.received, sent=sent)
         is_operator = operation.takes_credential and request.wallet is None
-        if not is_operator and not cost.counts_cpu and (units := request.units_of_body()):
+        if request.received > BODY_BYTES_FREE and not is_operator and not cost.counts_cpu:
+            units += request.units_of_body()
+        if units:
             request.owe(key, units)
-        if units := request.due_units + cost.owed(received=request.received):
-            request.owe(key, units)
-        if cost.sent_bytes_per_unit:
+        if cost.sent_bytes_per_unit and isinstance(reply, Streamed):
             return reply.counted(_Sent(request, key, cost.sent_bytes_per_unit).count)
         return reply
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from muniment.service.http.admission import Admission, ClientAddresses
     from muniment.service.http.assets import Assets
-    from muniment.service.http.operation import Found, Operation, Router
+    from muniment.service.http.operation import Found, Router
     from muniment.service.http.reply import Ready, Reply
     from muniment.service.http.request import Request
     from muniment.service.running.metrics.recorder import Metrics
@@ -87,7 +87,8 @@ class Envelope:
     async def _answer(self, request: Request) -> Reply:
         """The answer, which is counted, unless the client disconnected without one."""
         started = time.perf_counter()
-        request.path = _matched_path(request.path)
+        if request.path[:1] != "/" or request.path[:2] == "//":
+            request.path = _matched_path(request.path)
         found = self._router.find(request)
         reply = await self._answer_from(found, request)
         if found.operation is None:
@@ -128,13 +129,9 @@ class Envelope:
             overload.in_flight -= 1
             if self._note_writer is not None and request.method not in _SAFE:
                 self._note_writer(self._addresses.address(request))
-        return self._charged(found.operation, request, reply)
-
-    def _charged(self, operation: Operation, request: Request, reply: Reply) -> Reply:
-        """The answer, after its remaining costs are charged."""
-        if request.received > BODY_BYTES_FREE or request.due_units or operation.owes_more:
-            reply = self._admission.owe(request, operation, reply)
-        return self._charged_refusal(request, reply)
+        if request.received > BODY_BYTES_FREE or request.due_units or found.operation.owes_more:
+            reply = self._admission.owe(request, found.operation, reply)
+        return self._charged_refusal(request, reply) if request.wallet_units else reply
 
     def _charged_refusal(self, request: Request, reply: Reply) -> Reply:
         """The answer; a refusal that no wallet paid for is charged to the client, which may exceed its limit."""
@@ -175,13 +172,11 @@ def _refuse_excess(request: Request) -> None:
 
 
 def _matched_path(sent: str) -> str:
-    """The path that routes are matched on: still percent-encoded, so that `%2f` is not a slash.
+    """The path that routes are matched on, of a target in another form: still percent-encoded.
 
     An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority. Doubled leading slashes, which
     clients with a base URL that ends in a slash send, count as one.
     """
-    if sent[:1] == "/" and sent[:2] != "//":
-        return sent
     if not sent.startswith("/"):
         sent = "/" + sent.partition("://")[2].partition("/")[2]
     return "/" + sent.lstrip("/") if sent.startswith("//") else sent

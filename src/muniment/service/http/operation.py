@@ -55,6 +55,8 @@ _PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 # `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
 _JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
 
+# Of no known parameter: what a handler returns stays as it is.
+_REPLIES: Final = cast("tuple[type, ...]", (Ready, Streamed))
 # Clients can cause thousands of these a second; the module that detects the cause logs one line.
 _LOGGED_ELSEWHERE: Final = (Overloaded, NotReady, DiskAlmostFull)
 
@@ -107,7 +109,8 @@ class Operation:
             values: dict[str, Any] = {}
             for name, source, is_awaited in self.sources:
                 values[name] = await source(request) if is_awaited else source(request)
-            return _reply(await self.handler(**values))
+            result = await self.handler(**values)
+            return result if isinstance(result, _REPLIES) else _encoded(result)
         except Refusal as refusal:
             request.owe_for(refusal)
             return refused(refusal, request)
@@ -179,9 +182,7 @@ def crashed(request: Request, where: str) -> Ready[Any]:
     return refused(InternalError("an error of this software; the operator can find it by requestId"), request)
 
 
-def _reply(result: object) -> Reply:
-    if isinstance(result, (Ready, Streamed)):
-        return cast("Reply", result)
+def _encoded(result: object) -> Ready[Any]:
     return NO_CONTENT if result is None else Ready(encode(result))
 
 

@@ -267,13 +267,25 @@ async def answer_page(
     begins_at_newest = query.sort != 1 and query.cursor is None and not query.offset
     settled = await numbers.settled() if begins_at_newest else None  # before the page: later rows are not in it
     page = await search()
+    last = _last_seq(page, query)
+    first = _first_seq(page, settled) if begins_at_newest and len(request.query) <= _KEPT_BYTES_MAX else None
+    if last is None and first is None:
+        return page.reply((JSON,))
+    given = _links if len(request.query) <= _KEPT_BYTES_MAX else _links.__wrapped__
+    return page.reply((JSON, (b"link", given(path, request.query, numbers.table, last, first, await numbers.epoch()))))
+
+
+@lru_cache(maxsize=_QUERIES_KEPT)  # most pages are read again before a row is added
+def _links(
+    path: str, query_string: bytes, table: str, last: int | None, first: int | None, epoch: int | None
+) -> bytes:  # fmt: skip
+    """The links after the row `last`, and to rows later than `first`; None for no such link."""
     links: list[bytes] = []
-    if (last := _last_seq(page, query)) is not None:
-        links.append(_next_link(path, request.query, cursor_after(numbers.table, last, await numbers.epoch())))
-    if begins_at_newest and len(request.query) <= _KEPT_BYTES_MAX:
-        first = _first_seq(page, settled)
-        links.append(_prev_link(path, request.query, cursor_after(numbers.table, first, await numbers.epoch())))
-    return page.reply((JSON, (b"link", b", ".join(links))) if links else (JSON,))
+    if last is not None:
+        links.append(_next_link(path, query_string, cursor_after(table, last, epoch)))
+    if first is not None:
+        links.append(_prev_link(path, query_string, cursor_after(table, first, epoch)))
+    return b", ".join(links)
 
 
 def _last_seq(page: Page, query: PageQuery) -> int | None:

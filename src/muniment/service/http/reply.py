@@ -38,11 +38,6 @@ class Ready(msgspec.Struct, Generic[T], frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
     status: int = 200
 
-    def counted(self, count: Callable[[int], object]) -> Ready[T]:
-        """The same answer; `count` is called with the length of its body in bytes."""
-        count(len(self.body))
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class Streamed:

@@ -62,6 +62,8 @@ class Part(NamedTuple):
 
 def at_time(statements: PageStatements, now_ms: int) -> PageStatements:
     """The statements with a time in place of `NOW`."""
+    if NOW not in statements.parameters:
+        return statements
     return statements._replace(parameters=[now_ms if each is NOW else each for each in statements.parameters])
 
 
