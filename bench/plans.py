@@ -182,7 +182,7 @@ async def explain(url: str, cases: list[Case], table: str) -> None:
     """Print each statement's plan, alone and together with its like."""
     database = PostgresDatabase(url)
     connection: Any = await asyncpg.connect(
-        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off"}
+        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
     )
     rows = await connection.fetchval(f"SELECT count(*) FROM {table}")
     statements = Statements()

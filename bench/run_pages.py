@@ -86,7 +86,7 @@ async def server_costs(url: str, database: PostgresDatabase, rows: int) -> dict[
     each time, which takes some 0.2 ms at any number of rows.
     """
     connection: Any = await asyncpg.connect(
-        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off"}
+        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
     )
     statements, found = Statements(), dict[str, float]()
     for name, call in calls(rows).items():
