@@ -146,7 +146,9 @@ async def test_the_triggers_of_one_function_are_found_among_many(reader: httpx2.
     page = Outline((await reader.get("/console/account", params=asked)).text)
     assert page.tags.count("li") == 1
     assert f"../console/triggers?signer={owner.address}&functionCid={cids[1]}&active=false" in page.links
+    assert f'<option value="{cids[1]}" selected>' in (await reader.get("/console/account", params=asked)).text
     nothing = await reader.get("/console/account", params=asked | {"functionCid": cids[2]})
+    assert f'<option value="{cids[2]}" selected>' in nothing.text
     assert "Nothing of this function runs in the name of this address" in nothing.text
     wrong = await reader.get("/console/account", params=asked | {"functionCid": "Qm"})
     assert (wrong.status_code, "invalid-cid" in wrong.text) == (400, True)

@@ -13,7 +13,7 @@ from applications import PATIENT, wait_for_postgres
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import BundleCid, cid_v0
 from muniment.service.resources.triggers.listing import TriggerQuery, search
-from muniment.service.resources.triggers.store import mark_ended
+from muniment.service.resources.triggers.store import fetch_functions_of, mark_ended
 from muniment.service.storage.database import Database, Transaction
 from muniment.service.storage.postgres.engine import PostgresDatabase
 from muniment.service.storage.postgres.subset import fetch_some
@@ -98,3 +98,11 @@ async def test_a_listing_of_inactive_triggers_uses_that_index_too(database: Post
     explained = Explained(database)
     await search(cast("Database", explained), TriggerQuery(active=False), NOW_MS)
     assert_found_by_end(explained.plan)
+
+
+async def test_the_functions_of_an_owner_are_found_by_an_index_one_by_one(database: PostgresDatabase) -> None:
+    explained, signer = Explained(database), Address.from_raw(b"\x11" * 20)
+    await fetch_functions_of(cast("Database", explained), signer)
+    assert "Hash" not in explained.plan
+    assert "triggers_by_signer_and_function" in explained.plan
+    assert "Seq Scan" not in explained.plan

@@ -7,8 +7,9 @@
 const path = new URL(document.documentElement.dataset["root"] ?? "./", document.baseURI).pathname;
 const WALLET = `muniment-wallet ${path}`;
 const SESSION = `muniment-session ${path}`;
-/** Names of what a log-out forgets. The keys of logs stay: they would be worth nothing if they were forgotten. */
-const FORGOTTEN = /^(muniment-|logged |times$)/;
+/** What a log-out forgets. The keys of logs stay: they would be worth nothing if they were forgotten. */
+const OF_THE_TAB = [WALLET, SESSION, "muniment-wizard"];
+const OF_THE_BROWSER = /^(logged .*|times)$/;
 
 /**
  * The wallet of this tab: by its name in reverse (EIP-6963), with its address; null before one is chosen.
@@ -57,9 +58,8 @@ export function identity() {
 
 /** Log out and disconnect: nothing stays but the pinned keys of logs. */
 export function leave() {
-  for (const store of [sessionStorage, localStorage]) {
-    for (const name of Object.keys(store)) if (FORGOTTEN.test(name)) store.removeItem(name);
-  }
+  for (const name of OF_THE_TAB) sessionStorage.removeItem(name);
+  for (const name of Object.keys(localStorage)) if (OF_THE_BROWSER.test(name)) localStorage.removeItem(name);
   document.dispatchEvent(new Event("account"));
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
@@ -28,7 +29,7 @@ from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
-from muniment.service.resources.triggers.store import fetch_functions_of, fetch_protocols
+from muniment.service.resources.triggers.store import FUNCTIONS_OF_MAX, fetch_functions_of, fetch_protocols
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +76,7 @@ async def account_page(context: Context, request: Request) -> Page:
         identifier(address, f"{root}console/addresses/{address}", whole=True),
         owned.triggers(root), owned.failures(root), heading("Log-in"), address, lifetime,
     )  # fmt: skip
-    json = f"{root}triggers?signer={address}&active=true"
+    json = f"{root}triggers?signer={address}&active=true{f'&functionCid={chosen}' if chosen else ''}"
     return Page(f"Account {address}", body, "account", json, ("account.js", "owned.js"))
 
 
@@ -151,19 +152,24 @@ class _Owned:
 
     def _choice(self) -> Html:
         """The form that leaves one function of the owner's."""
-        chosen = self._chosen.digest if self._chosen else b""
+        named = {each.cid.digest: (f"{each.name} {each.version}", str(each.cid)) for each in self._functions}
+        if self._chosen and self._chosen.digest not in named:
+            named[self._chosen.digest] = (str(self._chosen), str(self._chosen))
+        texts = Counter(text for text, _ in named.values())
         options = [
             html(
-                '<option value="{}"{}>{}</option>', each.cid,
-                html(" selected") if each.cid.digest == chosen else NOTHING, seen(f"{each.name} {each.version}"),
+                '<option value="{}"{}>{}</option>', cid,
+                html(" selected") if self._chosen and digest == self._chosen.digest else NOTHING,
+                seen(text if texts[text] == 1 else f"{text} ({cid})"),
             )
-            for each in sorted(self._functions, key=lambda each: (each.name.casefold(), str(each.version), each.cid))
+            for digest, (text, cid) in sorted(named.items(), key=lambda each: (each[1][0].casefold(), each[1]))
         ]  # fmt: skip
+        left = html('<span class="faint">Only a hundred functions are offered here.</span>')
         return html(
             '<form action="account" class="choice" aria-label="Triggers of one function">'
             '<input type="hidden" name="address" value="{}"><label>Function <select name="functionCid">'
-            '<option value="">any</option>{}</select></label><button>Show</button></form>',
-            self._address, options,
+            '<option value="">any</option>{}</select></label><button>Show</button>{}</form>',
+            self._address, options, left if len(self._functions) >= FUNCTIONS_OF_MAX else None,
         )  # fmt: skip
 
     def _row(self, trigger: Trigger, root: str) -> Html:

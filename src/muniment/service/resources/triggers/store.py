@@ -207,22 +207,24 @@ async def fetch_protocols(database: Reader, sigs: list[Signature]) -> dict[bytes
     return {row[0]: row[1] for row in rows}
 
 
-# An owner with more functions finds them by their lists.
+# Functions of an owner that a page can offer, and those that are looked at: many may have no live trigger any more.
 FUNCTIONS_OF_MAX: Final = 100
+_FUNCTIONS_LOOKED_AT: Final = 1_000
 
 
 async def fetch_functions_of(database: Reader, signer: Address) -> list[bytes]:
     """The digests of the CIDs of functions for which an address has live triggers, at most `FUNCTIONS_OF_MAX`.
 
-    One look into an index finds each, however many triggers it has.
+    Two looks into an index for each, however many triggers it has. With EXISTS in place of the last look PostgreSQL
+    joins them with all triggers of the address.
     """
     first = "SELECT function_digest FROM triggers WHERE signer = ?"
     rows = await database.fetch(
         f"WITH RECURSIVE signed (found, place) AS (SELECT ({first} ORDER BY function_digest LIMIT 1), 1 UNION ALL "
         f"SELECT ({first} AND function_digest > found ORDER BY function_digest LIMIT 1), place + 1 "
         "FROM signed WHERE found IS NOT NULL AND place < ?) SELECT found FROM signed WHERE found IS NOT NULL "
-        "AND EXISTS (SELECT 1 FROM triggers WHERE signer = ? AND function_digest = found AND live = 1)",
-        (signer.raw, signer.raw, FUNCTIONS_OF_MAX, signer.raw),
+        "AND (SELECT live FROM triggers WHERE signer = ? AND function_digest = found AND live = 1 LIMIT 1) = 1 LIMIT ?",
+        (signer.raw, signer.raw, _FUNCTIONS_LOOKED_AT, signer.raw, FUNCTIONS_OF_MAX),
     )
     return [row[0] for row in rows]
 
