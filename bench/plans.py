@@ -33,10 +33,13 @@ from muniment.service.resources.intents.store import mark_expired
 from muniment.service.resources.triggers import store
 from muniment.service.resources.triggers.listing import TriggerQuery, search
 from muniment.service.resources.triggers.store import NewRow
+from muniment.service.storage.postgres.connection import SESSION
 from muniment.service.storage.postgres.engine import PostgresDatabase
 from muniment.service.storage.postgres.statements import Statements
 from muniment.service.storage.postgres.subset import fetch_some
 
+# What sessions of the service tell the planner.
+PLANNER: Final = {name: value for name, value in SESSION.items() if name == "jit" or name.startswith("enable_")}
 SIZES: Final = (1_000, 100_000, 1_000_000)
 # Callers in one statement, where they travel together.
 TOGETHER: Final = 16
@@ -181,9 +184,7 @@ async def recorded(database: PostgresDatabase, case: Case, rows: int, n: int) ->
 async def explain(url: str, cases: list[Case], table: str) -> None:
     """Print each statement's plan, alone and together with its like."""
     database = PostgresDatabase(url)
-    connection: Any = await asyncpg.connect(
-        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
-    )
+    connection: Any = await asyncpg.connect(url, statement_cache_size=0, server_settings=PLANNER)
     rows = await connection.fetchval(f"SELECT count(*) FROM {table}")
     statements = Statements()
     for case in cases:

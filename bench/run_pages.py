@@ -30,7 +30,7 @@ from muniment.service.storage import open_database
 from muniment.service.storage.database import Database
 from muniment.service.storage.postgres.engine import PostgresDatabase
 from muniment.service.storage.postgres.statements import Statements
-from plans import Recorder, array, literal
+from plans import PLANNER, Recorder, array, literal
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.
@@ -85,9 +85,7 @@ async def server_costs(url: str, database: PostgresDatabase, rows: int) -> dict[
     Most statements have one plan for all values. Where the planner takes another one for rare values, it plans anew
     each time, which takes some 0.2 ms at any number of rows.
     """
-    connection: Any = await asyncpg.connect(
-        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
-    )
+    connection: Any = await asyncpg.connect(url, statement_cache_size=0, server_settings=PLANNER)
     statements, found = Statements(), dict[str, float]()
     for name, call in calls(rows).items():
         recorder = Recorder(database)

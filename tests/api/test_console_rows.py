@@ -72,6 +72,10 @@ TRIGGERS: dict[str, tuple[dict[str, str], dict[str, Any], dict[str, Any], list[s
         {"chainId": "uint32", "token": "address"}, {"chainId": "1", "token": USDC}, cron(),
         [f"Ethereum · token {USDC[:6]}…{USDC[-4:]}"],
     ),
+    "a token of one of two chains": (
+        {"fromChain": "uint32", "toChain": "uint32", "token": "address"},
+        {"fromChain": 999, "toChain": 8453, "token": USDC}, cron(), [f"· Base · token {USDC[:6]}…{USDC[-4:]}"],
+    ),
     "a text": ({"memo": "string"}, {"memo": "x" * 60}, cron(), [f"memo {'x' * 23}…"]),
     "event": (
         {}, {}, event(topics=[[event_topic("Transfer(address,address,uint256)")]]),
@@ -97,7 +101,7 @@ async def test_the_row_of_a_trigger_says_what_it_may_do_and_when(reader: httpx2.
     page = (await reader.get("/console/triggers")).text
     assert f'<a class="row" href="../console/triggers/{sig}">' in page
     assert "onerror=" not in page.replace("&quot;", "")[: page.index("<main")]
-    assert ("· USDC" in await shown(reader, f"/console/triggers/{sig}")) == (name == "token by address")
+    assert ("· USDC on Base" in await shown(reader, f"/console/triggers/{sig}")) == (name == "token by address")
 
 
 def one(op: int, data: str, **members: Any) -> IntentDraft:

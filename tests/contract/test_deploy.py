@@ -44,9 +44,7 @@ def test_the_role_behind_a_pooler_gets_the_limits_that_the_service_sets() -> Non
         "statement_timeout": f"{connection.STATEMENT_SECONDS_MAX:.0f}s",
         "lock_timeout": f"{connection.LOCK_SECONDS_MAX:.0f}s",
         "idle_in_transaction_session_timeout": f"{connection.IDLE_TRANSACTION_SECONDS_MAX:.0f}s",
-        "jit": "off",
-        "enable_seqscan": "off",
-        "enable_bitmapscan": "off",
+        **{name: value for name, value in connection.SESSION.items() if name == "jit" or name.startswith("enable_")},
         "synchronous_commit": "on",
     }
 

@@ -28,6 +28,8 @@ def test_a_well_known_event_is_named_in_either_letter_case() -> None:
     ("topics", "name"),
     [
         ([[TRANSFER], []], "Transfer"),
+        ([["0x" + TRANSFER[2:].upper()]], "Transfer"),
+        ([["0xzz"]], ""),
         ([[TRANSFER, padded(1)]], ""),
         ([[padded(1)]], ""),
         ([[], [TRANSFER]], ""),

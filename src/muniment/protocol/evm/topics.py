@@ -56,9 +56,9 @@ def topic_in_words(position: int, topic: str) -> str:
 
 def event_name(topics: Sequence[Collection[str]]) -> str:
     """The name of the well-known event, such as `Transfer`, that `topics` wait for; empty if there is not just one."""
-    first = list(topics[0]) if topics else []
-    signature = _signatures().get(bytes.fromhex(first[0][2:]), "") if len(first) == 1 else ""
-    return signature.partition("(")[0]
+    first = [str(each).lower() for each in topics[0]] if topics and topics[0] else []
+    named = (each for word, each in _signatures().items() if first == [f"0x{word.hex()}"])
+    return next(named, "").partition("(")[0]
 
 
 @cache

@@ -46,12 +46,13 @@ class Tokens:
 
     def name(self, token: Address, chain_ids: Collection[int]) -> Html:
         """The symbol of a token on these chains, else its address, shortened."""
-        unit = self._unit(token, chain_ids)
-        return html('<span title="{}">{}</span>', token, strange(unit[0])) if unit else plain(token)
+        symbol = self.symbol(token, chain_ids)
+        return html('<span title="{}">{}</span>', token, strange(symbol)) if symbol else plain(token)
 
     def symbol(self, token: Address, chain_ids: Collection[int]) -> str:
-        """The symbol of a token on these chains; empty if they do not know it, or do not agree."""
-        unit = self._unit(token, chain_ids)
+        """The symbol of a token on these chains; empty unless all of them know it and agree."""
+        units = {unit_of(token, each, self._chains, self._lists) for each in chain_ids}
+        (unit,) = units if len(units) == 1 else (None,)
         return unit[0] if unit else ""
 
     def _amount(
@@ -90,7 +91,6 @@ def grouped(value: int) -> str:
     return f"{value:,}".replace(",", " ") if value >= 10**5 else str(value)
 
 
-_UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 # 2^256 has 78 digits; a sign may come before them.
 _DIGITS_MAX: Final = 79
 # Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
@@ -102,12 +102,6 @@ def is_active(trigger: Trigger, now_ms: int) -> str:
     if trigger.deactivate_sig:
         return "deactivated"
     return "ended" if 0 < trigger.end_date <= now_ms else "active"
-
-
-def delta(text: str) -> str:
-    """`10m` as `10 minutes`."""
-    count, unit = text[:-1], _UNITS.get(text[-1:], text[-1:])
-    return f"{count} {unit}{'' if count == '1' else 's'}"
 
 
 def value_of(

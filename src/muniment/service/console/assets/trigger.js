@@ -59,8 +59,12 @@ function typedData(trigger) {
 function offerEnd(place) {
   const [words = "", protocol = ""] = [place.dataset["words"], proof?.dataset["protocol"]];
   const confirm = async () => {
-    const { confirmEnd } = await import("./ending.js");
-    confirmEnd([{ sig, protocol, words }], owner, () => location.reload());
+    try {
+      const { confirmEnd } = await import("./ending.js");
+      confirmEnd([{ sig, protocol, words }], owner, () => location.reload());
+    } catch (error) {
+      place.append(element("p", { class: "bad", role: "status" }, `Load the page again. ${messageOf(error)}`));
+    }
   };
   place.append(element("button", { type: "button", class: "danger", click: () => void confirm() }, "Deactivate"));
   // Once another account is connected, this is no offer to its reader.

@@ -13,7 +13,7 @@ from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
-from muniment.protocol.triggers.words import fee_in_words, schedule_in_words
+from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
 from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import beside, reading, rows
 from muniment.service.console.brief import chains_of
@@ -33,12 +33,11 @@ from muniment.service.console.parts import (
     logged,
     refused_listing,
     relative,
-    relative_words,
     shortened,
     state,
     table,
 )
-from muniment.service.console.words import Tokens, delta, is_active, value_of
+from muniment.service.console.words import Tokens, is_active, value_of
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muniment.chains.catalogue import Chain
+    from muniment.protocol.evm.address import Address
 
 _QUERY: Final = QueryReader(TriggerQuery)
 _FILTERS: Final = (
@@ -146,7 +146,7 @@ def _facts(context: Context, trigger: Trigger, function: Function | None, root: 
     ])  # fmt: skip
     rest = facts([
         ("Signature", identifier(trigger.sig, whole=True)),
-        ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
+        ("Late by at most", html("{}", delta_in_words(str(trigger.config["delta"])))),
         ("Begins", _begin(trigger.config, now_ms)),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
@@ -251,6 +251,12 @@ async def _badges(context: Context, request: Request, trigger: Trigger) -> Html:
 
 def _inputs(context: Context, trigger: Trigger) -> Html:
     tokens, chain_ids = Tokens(context.chains, context.holdings.tokens), set(chains_of(trigger).values())
+
+    def named(token: Address) -> str:
+        symbol = tokens.symbol(token, chain_ids)
+        names = [chain.name for each in chain_ids if (chain := context.chains.get(each))]
+        return f"{symbol} on {' and '.join(sorted(names))}" if symbol else ""
+
     kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
     if not trigger.input:
         return html('{}<p class="empty">The function takes none.</p>', heading("Inputs"))
@@ -258,7 +264,7 @@ def _inputs(context: Context, trigger: Trigger) -> Html:
         (
             html("<code>{}</code>", strange(name)),
             html("<code>{}</code>", strange(kinds.get(name, ""))),
-            value_of(value, kinds.get(name, ""), context.chains, name, lambda each: tokens.symbol(each, chain_ids)),
+            value_of(value, kinds.get(name, ""), context.chains, name, named),
         )
         for name, value in trigger.input.items()
     ]
@@ -280,7 +286,7 @@ def _offer_to_end(trigger: Trigger, name: str, now_ms: int) -> Html:
     if is_active(trigger, now_ms) != "active":
         return NOTHING
     runs = _next_runs(trigger, now_ms)
-    lost = f"; its next run, {relative_words(runs[0], now_ms)}, does not happen" if runs else ""
+    lost = f"; its next run, on {time_in_words(runs[0])}, does not happen" if runs else ""
     return html('<div id="deactivate" data-words="{}"></div>', seen(f"{name}, {_in_words(trigger.config)}{lost}"))
 
 

@@ -193,7 +193,7 @@ def problem_page(
     body = html(
         '<h1>{}</h1><p>{}</p>{}<dl class="facts"><dt>Status<dd>{}<dt>Code<dd><a href="{}errors/{}"><code>{}</code></a>'
         '<dt>Request<dd><code>{}</code></dl><p><a href="{}console">To the overview</a></p>',
-        refusal.title, strange(refusal.detail[:1].upper() + refusal.detail[1:]), _faults(refusal),
+        refusal.title, strange(refusal.detail), _faults(refusal),
         status, root, refusal.code, refusal.code, request_id, root,
     )  # fmt: skip
     fields = (*problem_headers(refusal, status), NO_STORE, *headers)

@@ -56,9 +56,10 @@ ANSWER_SECONDS_MAX: Final = STATEMENT_SECONDS_MAX + 2.0
 # After this time the server ends the transaction of a process that died or hangs. This frees its locks, and the rows
 # of later transactions become visible to clients that follow a listing.
 IDLE_TRANSACTION_SECONDS_MAX: Final = 10.0
-# The just-in-time compiler pays off only for queries of seconds. Every query of the stores walks an index in its order
-# and stops at a limit. Without statistics, as after a restore, the planner may read and sort the whole table instead:
-# among 300,000 events a page of the feed took 63 ms in place of 5 by a bitmap scan.
+# The just-in-time compiler pays off only for queries of seconds. Sequential scans are off because every query of the
+# stores has an index, and a planner that overestimates the rows of a query would read the whole table; bitmap scans,
+# because without statistics, as after a restore, the planner read and sorted all 300,000 events for a page of the feed:
+# 63 ms, where the index takes 5.
 SESSION: Final = {
     "application_name": "muniment",
     "jit": "off",
