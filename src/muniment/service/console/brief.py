@@ -172,10 +172,15 @@ def next_run(trigger: Trigger, now_ms: int) -> Html | None:
     if is_active(trigger, now_ms) != "active":
         return None
     if trigger.config["type"] == CRON:
-        run_ms = _next_run(str(trigger.config["schedule"]), now_ms - now_ms % _MINUTE_MS, trigger.end_date)
+        run_ms = next_run_ms(trigger, now_ms)
         return relative(run_ms, now_ms) if run_ms else html("run: none before it ends")
     start_ms = int(trigger.config.get("startDate", 0))
     return relative(start_ms, now_ms) if start_ms > now_ms else None
+
+
+def next_run_ms(trigger: Trigger, now_ms: int) -> int | None:
+    """When a trigger with a schedule runs next; None if it ends before."""
+    return _next_run(str(trigger.config["schedule"]), now_ms - now_ms % _MINUTE_MS, trigger.end_date)
 
 
 @lru_cache(maxsize=_RUNS_KEPT)

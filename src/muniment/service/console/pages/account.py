@@ -12,12 +12,11 @@ from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent
 from muniment.protocol.ipfs.cid import BundleCid, cid_v0
-from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, Trigger
 from muniment.protocol.wire import ms_of
 from muniment.service.console import beside, reading
-from muniment.service.console.brief import trigger_line, when
+from muniment.service.console.brief import next_run_ms, trigger_line, when
 from muniment.service.console.page import page
 from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state
 from muniment.service.context import Context
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyIntent
     from muniment.service.console.beside import Beside
 
+# Of the rows of a hundred triggers, in addition to the cost of a page and of its queries.
+_HOME_UNITS: Final = 150
 _WEEK_MS: Final = 7 * 86_400_000
 # Failed intents of the last week that the page shows.
 _FAILED_MAX: Final = 20
@@ -66,7 +67,9 @@ async def account_page(context: Context, request: Request) -> Page:
         address, fault = None, refusal.detail
     if address is None:
         return Page("Account", _asking(given, fault, lifetime, root), "account", scripts=("account.js",))
-    owned = await _Owned.read(context, request, address, BundleCid.parse(chosen) if chosen else None)
+    function = BundleCid.parse(chosen) if chosen else None
+    request.due_units += _HOME_UNITS
+    owned = await _Owned.read(context, request, address, function)
     body = html(
         '{}<p>{}</p>{}{}{}'
         '<div id="account" data-address="{}" data-lifetime="{}"><div class="who"></div><div id="private">'
@@ -191,8 +194,8 @@ class _Owned:
 
     def _next(self, trigger: Trigger) -> Html:
         if trigger.config["type"] == CRON:
-            runs = next_runs(str(trigger.config["schedule"]), self._now_ms, 1, trigger.end_date)
-            return html("next {}", dated(runs[0], self._now_ms)) if runs else html("no run before it ends")
+            run_ms = next_run_ms(trigger, self._now_ms)
+            return html("next {}", dated(run_ms, self._now_ms)) if run_ms else html("no run before it ends")
         if trigger.config["type"] == EVENT:
             return html("with the next event")
         start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
