@@ -125,7 +125,7 @@ def _intent(
     head = shape(sent.body, _SentC if sent.kind == "intent" else _SentB)
     generation = generations.get(head.settler)
     if generation is None:
-        raise Refused("refused-call", f"{head.settler.lower()} is not a settlement contract that this relayer knows")
+        raise Refused("refused-call", f"no known settlement contract answers at {head.settler.lower()}")
     shared = {
         "settler": head.settler, "deadline": head.deadline, "nonce": head.nonce, "minValidations": min_validations,
         "maxFees": [{"token": fee.token, "amount": fee.amount} for fee in head.max_fees],

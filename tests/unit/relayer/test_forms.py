@@ -133,7 +133,7 @@ def test_a_dynamic_call_is_encoded_as_the_contract_reads_it() -> None:
     ("kind", "body", "reason", "text"),
     [
         ("intent", sent_c(operation(1, TRANSFER), settler=FIRST_SETTLER), "refused-call", "first generation"),
-        ("transfer", sent_b(TRANSFER, Address.parse(USER)), "refused-call", "not a settlement contract"),
+        ("transfer", sent_b(TRANSFER, Address.parse(USER)), "refused-call", "no known settlement contract"),
         ("intent", sent_c(operation(5, TRANSFER)), "refused-call", "no operation 5"),
         ("transfer", sent_b({}, FIRST_SETTLER), "bad-argument", "chainId is required"),
         ("transfer", sent_b({**TRANSFER, "transfers": []}, FIRST_SETTLER), "bad-argument", "/transfers"),
