@@ -105,6 +105,14 @@ async def test_no_chain_with_a_url_is_said() -> None:
     assert "no chain has an RPC URL" in shown(reports)
 
 
+async def test_a_node_in_the_own_network_needs_a_setting_that_is_named() -> None:
+    chain = Chain(1, "Ethereum", rpc_urls=("http://127.0.0.1:9",))
+    async with Outgoing(allow_private=False) as outgoing:
+        (report,) = await check(outgoing, {1: chain}, {}, now_s=0)
+    (fault,) = report.faults
+    assert "MUNIMENT_ALLOW_PRIVATE_NETWORKS=true" in fault
+
+
 def test_the_command_prints_json_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["chains", "check", "--json"])

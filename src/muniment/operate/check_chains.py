@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SECONDS_MAX: Final = 10.0
 # Base makes a block in 2 s, Ethereum in 12 s. A node with an older block does not follow its chain.
 BLOCK_AGE_SECONDS_MAX: Final = 300
+_OWN_NODE: Final = ": a node in your own network needs MUNIMENT_ALLOW_PRIVATE_NETWORKS=true"
 # A wallet without balances, for which every token must answer.
 _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
 
@@ -57,7 +58,8 @@ async def check(
             try:
                 await _check_url(outgoing, url, report, tokens.get(chain.id, ()), now_s)
             except Unreachable as error:
-                report.faults.append(f"does not answer: {error.reason}")
+                hint = _OWN_NODE if error.reason == "forbidden-address" else ""
+                report.faults.append(f"does not answer: {error.reason}{hint}")
             reports.append(report)
     return reports
 
