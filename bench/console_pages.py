@@ -2,7 +2,7 @@
 
 A demo makes a registry with a day of sample data; its intents, of both generations and every status, are copied by SQL
 under other hashes, spread over thirty days. The records are real ones, so that a page has something to say. The pages
-are asked for in process, one after the other, and their time is that of the process: three gigabytes and a minute.
+are asked for in process, one after the other, and their time is the CPU time of the process. It takes a minute.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _refuse_excess(request: Request) -> None:
 
 
 def _matched_path(sent: str) -> str:
-    """The path that routes are matched on, of a target in another form: still percent-encoded.
+    """The path to match routes on, of a target that does not begin with one slash; still percent-encoded.
 
     An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority. Doubled leading slashes, which
     clients with a base URL that ends in a slash send, count as one.

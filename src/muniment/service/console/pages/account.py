@@ -154,7 +154,7 @@ class _Owned:
         )  # fmt: skip
 
     def _choice(self) -> Html:
-        """The form that leaves one function of the owner's."""
+        """The form that shows the triggers of one function alone."""
         named = {each.cid.digest: (f"{each.name} {each.version}", str(each.cid)) for each in self._functions}
         if self._chosen and self._chosen.digest not in named:
             named[self._chosen.digest] = (str(self._chosen), str(self._chosen))
@@ -167,12 +167,12 @@ class _Owned:
             )
             for digest, (text, cid) in sorted(named.items(), key=lambda each: (each[1][0].casefold(), each[1]))
         ]  # fmt: skip
-        left = html('<span class="faint">Only a hundred functions are offered here.</span>')
+        note = html('<span class="faint">Only a hundred functions are listed here.</span>')
         return html(
             '<form action="account" class="choice" aria-label="Triggers of one function">'
             '<input type="hidden" name="address" value="{}"><label>Function <select name="functionCid">'
             '<option value="">any</option>{}</select></label><button>Show</button>{}</form>',
-            self._address, options, left if len(self._functions) >= FUNCTIONS_OF_MAX else None,
+            self._address, options, note if len(self._functions) >= FUNCTIONS_OF_MAX else None,
         )  # fmt: skip
 
     def _row(self, trigger: Trigger, root: str) -> Html:
