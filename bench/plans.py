@@ -65,7 +65,7 @@ def address_of(what: str, number: int) -> Address:
 
 def triggers_listed(what: str, query: Callable[[int, int], dict[str, Any]]) -> Case:
     """A listing; `query` is given the number of rows and a number that differs between callers."""
-    return what, lambda database, rows, n: search(database, TriggerQuery(**query(rows, n)), NOW_MS)
+    return what, lambda database, rows, n: search(database, TriggerQuery(**query(rows, n)), lambda: NOW_MS)
 
 
 def intents_listed(what: str, query: Callable[[int, int], dict[str, Any]]) -> Case:

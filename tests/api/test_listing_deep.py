@@ -184,7 +184,7 @@ async def test_rows_that_are_skipped_are_not_read(
             offset=OFFSET_QUICK_MAX + 1, limit=10,
         )  # fmt: skip
         with subtests.test(differ_ms=differ_ms, sort=sort, active=active, filters=(signer, function)):
-            await search(cast("Database", recorder), query, NOW_MS)
+            await search(cast("Database", recorder), query, lambda: NOW_MS)
             ((sql, parameters),) = recorder.asked
             plan = [step for *_, step in await database.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)]
             tables = [step for step in plan if " triggers" in step or step.startswith("SEARCH t ")]

@@ -127,7 +127,7 @@ async def test_a_usual_page_is_ready_and_a_longer_one_is_streamed(context: Conte
 
 
 async def search_triggers_of(context: Context, **query: Any) -> Any:
-    return await search_triggers(context.database, TriggerQuery(**query), NOW_MS)
+    return await search_triggers(context.database, TriggerQuery(**query), lambda: NOW_MS)
 
 
 async def search_functions_of(context: Context, **query: Any) -> Any:

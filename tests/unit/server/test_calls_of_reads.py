@@ -18,7 +18,7 @@ from wires import Wire
 from builders import TriggerDraft, Wallet, deploy, register
 from muniment.service.app import Application
 
-ONE, TEN = 65, 100
+ONE, TEN = 56, 80
 OWNER = Wallet(120)
 # The event loop, and what stands for its transport and its clock: with uvloop none of them is written in Python.
 _LOOP = ("/asyncio/", "/selectors.py", "/wires.py", __file__)

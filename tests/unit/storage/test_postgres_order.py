@@ -23,7 +23,7 @@ async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[byte
     last = 0
     while True:
         are_done = all(writer.poll() is not None for writer in writers)
-        page = await search(database, TriggerQuery(sort=1, limit=100, cursor=cursor_at("triggers", last)), 1)
+        page = await search(database, TriggerQuery(sort=1, limit=100, cursor=cursor_at("triggers", last)), lambda: 1)
         seen += page.records
         if page.last_seq is not None:
             assert page.last_seq > last
@@ -54,9 +54,9 @@ async def test_a_row_above_a_running_writer_is_listed_and_not_yet_followed(postg
     writer = subprocess.Popen([sys.executable, WRITER, postgres_url, "1", "1"])
     assert writer.wait() == 0
     query = TriggerQuery(sort=1 if sort == 1 else -1)
-    assert (await search(database, query, 1)).records == ([] if sort == 1 else ["1"])
+    assert (await search(database, query, lambda: 1)).records == ([] if sort == 1 else ["1"])
     await transaction.commit()
-    assert (await search(database, query, 1)).records == ["1"]
+    assert (await search(database, query, lambda: 1)).records == ["1"]
     await running.close()
     await database.close()
 
@@ -69,7 +69,7 @@ async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_after_them
     await database.write(lambda tx: tx.execute("UPDATE triggers SET seq = seq + (1000000::bigint << 16)"))
     assert await database.migrate() == []
     assert subprocess.run([sys.executable, WRITER, postgres_url, "3", "1"], check=False).returncode == 0
-    page = await search(database, TriggerQuery(sort=1), 1)
+    page = await search(database, TriggerQuery(sort=1), lambda: 1)
     assert sorted(page.records[:2]) == ["1", "2"]
     assert page.records[2:] == ["3"]
     await database.close()

@@ -90,13 +90,13 @@ async def test_the_triggers_of_a_signer_for_a_function_are_found_by_both(databas
     of_both = TriggerQuery(signer=Address.from_raw(signer), function_cid=BundleCid.parse(str(cid_v0(function))))
     explained = Explained(database)
     for active in (None, True, False):
-        await search(cast("Database", explained), replace(of_both, active=active), NOW_MS)
+        await search(cast("Database", explained), replace(of_both, active=active), lambda: NOW_MS)
     assert explained.plan.count("triggers_by_signer_and_function") == 4  # those that ended since a sweep have another
 
 
 async def test_a_listing_of_inactive_triggers_uses_that_index_too(database: PostgresDatabase) -> None:
     explained = Explained(database)
-    await search(cast("Database", explained), TriggerQuery(active=False), NOW_MS)
+    await search(cast("Database", explained), TriggerQuery(active=False), lambda: NOW_MS)
     assert_found_by_end(explained.plan)
 
 

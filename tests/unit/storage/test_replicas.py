@@ -117,13 +117,13 @@ async def test_a_row_above_a_writer_that_runs_at_the_primary_is_not_followed_at_
     await insert(database, 1)
     await replayed(primary, replica)
     reader = await at_the_replica(database)
-    assert (await search(reader, TriggerQuery(sort=-1), 1)).records == ["1"]
-    assert (await search(reader, TriggerQuery(sort=1), 1)).records == []
+    assert (await search(reader, TriggerQuery(sort=-1), lambda: 1)).records == ["1"]
+    assert (await search(reader, TriggerQuery(sort=1), lambda: 1)).records == []
     await transaction.commit()
     await running.close()
     await replayed(primary, replica)
     async with asyncio.timeout(SECONDS_MAX):
-        while (await search(await at_the_replica(database), TriggerQuery(sort=1), 1)).records != ["1"]:
+        while (await search(await at_the_replica(database), TriggerQuery(sort=1), lambda: 1)).records != ["1"]:
             await database.write(lambda tx: tx.execute("UPDATE users SET name = name"))
 
 

@@ -42,6 +42,7 @@ class ClientAddresses:
     def __init__(self, proxies: Sequence[IPv4Network | IPv6Network]) -> None:
         """`proxies` are the networks of the trusted proxies."""
         self._proxies = tuple(proxies)
+        self.has_proxies = bool(self._proxies)
 
     def address(self, request: Request) -> str:
         """The client address of a request; empty if unknown.
@@ -63,11 +64,6 @@ class ClientAddresses:
             if not self._is_proxy(address):
                 break
         return str(address)
-
-    @property
-    def has_proxies(self) -> bool:
-        """Whether proxies are configured."""
-        return bool(self._proxies)
 
     def is_proxy(self, peer: str) -> bool:
         """Whether `peer` is a trusted proxy."""
@@ -140,7 +136,7 @@ class Admission:
         Where an operation takes a credential, the code that checks the credential charges its wallet.
         """
         client = request.client = self._client(request)
-        long = _units_of_head(request)
+        long = _units_of_head(request) if request.head_bytes_max > HEAD_BYTES_FREE else 0
         if operation is None:
             request.charge(client.client, READ.units + long)
             return
@@ -193,9 +189,10 @@ class Admission:
         request.owe(request.client.client, READ.units)
 
     def _client(self, request: Request) -> Client:
+        has_proxies = self._addresses.has_proxies
         if b"x-forwarded-for" not in request.named:
-            return self._limiter.client(self._addresses.address(request))
-        if self._addresses.has_proxies:
+            return self._limiter.client(self._addresses.address(request) if has_proxies else request.peer)
+        if has_proxies:
             address = self._addresses.address(request)
             if address == request.peer:  # the peer is not a trusted proxy
                 self._limiter.forwarder(address)
@@ -207,9 +204,7 @@ class Admission:
 
 
 def _units_of_head(request: Request) -> int:
-    """Units for the length of the head; most heads are short and free."""
-    if request.head_bytes_max <= HEAD_BYTES_FREE:
-        return 0
+    """Units for the length of the head."""
     size = len(request.path) + len(request.query) + sum(map(len, chain.from_iterable(request.fields)))
     return max(size - HEAD_BYTES_FREE, 0) // HEAD_BYTES_PER_UNIT
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from muniment.protocol.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
 from muniment.service.http.operation import refused
-from muniment.service.http.reply import NO_CONTENT
+from muniment.service.http.reply import NO_CONTENT, Ready
 from muniment.service.http.request import HEADER_BYTES_MAX, TARGET_BYTES_MAX, ClientGone, Limits
 from muniment.service.running.limits.costs import BODY_BYTES_FREE
 from muniment.service.running.metrics.recorder import UNMATCHED
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muniment.service.http.admission import Admission, ClientAddresses
     from muniment.service.http.assets import Assets
     from muniment.service.http.operation import Found, Router
-    from muniment.service.http.reply import Ready, Reply
+    from muniment.service.http.reply import Reply
     from muniment.service.http.request import Request
     from muniment.service.running.metrics.recorder import Metrics
 
@@ -63,7 +63,7 @@ class Envelope:
         self._observe = observe
         self._assets = assets
 
-    async def respond(self, request: Request) -> Reply:
+    def respond(self, request: Request) -> Awaitable[Reply]:
         """The answer to a request. Raises `ClientGone` when the client has disconnected."""
         named = request.named
         request.context = self._context
@@ -73,8 +73,8 @@ class Envelope:
         given = _given_id(named) if b"x-request-id" in named else None
         request.id = given or trace_id or next(self._ids)
         if self._observe is not None:
-            return await self._observe(request, self._answer)
-        return await self._answer(request)
+            return self._observe(request, self._answer)
+        return self._answer(request)
 
     def refuse(self, refusal: Refusal, request: Request) -> Ready[Any]:
         """The answer to a request that its server could not read."""
@@ -129,7 +129,8 @@ class Envelope:
             overload.in_flight -= 1
             if self._note_writer is not None and request.method not in _SAFE:
                 self._note_writer(self._addresses.address(request))
-        if request.received > BODY_BYTES_FREE or request.due_units or found.operation.owes_more:
+        is_short = type(reply) is Ready and len(reply.body) < found.operation.bytes_free
+        if request.received > BODY_BYTES_FREE or request.due_units or not is_short:
             reply = self._admission.owe(request, found.operation, reply)
         return self._charged_refusal(request, reply) if request.wallet_units else reply
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -91,8 +92,8 @@ class Operation:
     sheds: Shed
     # Whether a parameter needs a credential, whose wallet is charged; operators are not charged.
     takes_credential: bool
-    # Whether a part of its cost is known only after serving.
-    owes_more: bool
+    # A request whose answer has a shorter body owes no more than `cost.units`.
+    bytes_free: float
     # Whether the last parameter of its path takes all remaining segments, with their slashes.
     takes_rest: bool
     # Whether it is long work that waits in the `muniment.service.running.limits.overload`.
@@ -155,7 +156,7 @@ def operation(
             answers=answers or {}, headers_read=headers_read or {}, hints=hints, sources=sources,
             cost=full, sheds=sheds,
             takes_credential=takes_credential,
-            owes_more=bool(full.received_bytes_per_unit or full.sent_bytes_per_unit),
+            bytes_free=0 if full.received_bytes_per_unit else full.sent_bytes_per_unit or math.inf,
             takes_rest=takes_rest,
             takes_turns=sheds is not Shed.NEVER and (takes_credential or "body" in hints),
         )  # fmt: skip
@@ -342,18 +343,19 @@ class Router:
 
     def find(self, request: Request) -> Found:
         """The operation that a request asks for; sets the request's path parameters."""
-        resource = self._resource(request)
+        path = request.path
+        if (resource := self._plain.get(path)) is None:
+            beginning, _, last = path.rpartition("/")
+            if last and (found := self._by_beginning.get(beginning)) is not None:
+                resource, name = found
+                request.parameters = {name: last}
+            else:
+                resource = self._matching(request)
         return NOWHERE if resource is None else resource.by_method.get(request.method, resource.no_method)
 
-    def _resource(self, request: Request) -> Resource | None:
+    def _matching(self, request: Request) -> Resource | None:
+        """The first resource whose pattern matches; sets the path parameters."""
         path = request.path
-        if resource := self._plain.get(path):
-            return resource
-        beginning, _, last = path.rpartition("/")
-        if last and (found := self._by_beginning.get(beginning)):
-            resource, name = found
-            request.parameters = {name: last}
-            return resource
         for pattern, resource in self._templates.get(path.split("/", 2)[1], ()):
             if match := pattern.fullmatch(path):
                 request.parameters = match.groupdict()

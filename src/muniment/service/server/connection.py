@@ -59,13 +59,13 @@ if sys.version_info >= (3, 12):
 
     def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Serve a request eagerly: most finish without waiting."""
-        return asyncio.Task(serving, loop=asyncio.get_running_loop(), eager_start=True)
+        return asyncio.Task(serving, eager_start=True)
 
 else:
 
     def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Serve a request in the next turn of the event loop: Python 3.11 has no eager tasks."""
-        return asyncio.Task(serving, loop=asyncio.get_running_loop())
+        return asyncio.Task(serving)
 
 
 # Parsed requests of a connection that wait; later ones wait as bytes.

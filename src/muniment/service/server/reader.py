@@ -181,6 +181,7 @@ CHUNKS_FREE: Final = 1_000
 CHUNK_BYTES_MIN: Final = 16
 # Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes.
 _SLICE_BYTES: Final = 4 * 1024
+_METHODS: Final = {each.encode(): each for each in METHODS}
 # Errors of llhttp for a request line of another version than 0.9, 1.0, 1.1 and 2.0, and for the preface of HTTP/2.
 _VERSION_ERRORS: Final = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
 
@@ -226,17 +227,13 @@ class RequestReader:
         self._rest = b""
         # Bytes of slices since the head, or the trailers, began: an upper bound of their own bytes.
         self._head_bytes = 0
-        self._is_in_head = True
+        # Whether a request's head is incomplete. A new connection is within a head from its beginning.
+        self.is_in_head = True
         self._is_in_trailers = False
         # Whether a request has ended in this read.
         self._is_read_parted = False
         self._is_offer = False
         self._chunks = self._body_bytes = 0
-
-    @property
-    def is_in_head(self) -> bool:
-        """Whether a request's head is incomplete. A new connection is within a head from its beginning."""
-        return self._is_in_head
 
     @property
     def rest_bytes(self) -> int:
@@ -258,7 +255,7 @@ class RequestReader:
 
     def _parse(self, data: bytes) -> None:
         self._is_read_parted = False
-        if self._is_in_head or self._is_in_trailers:
+        if self.is_in_head or self._is_in_trailers:
             self._head_bytes += len(data)
         else:
             self._head_bytes = len(data)
@@ -269,9 +266,9 @@ class RequestReader:
         except HttpParserError as error:
             if not self._is_broken:  # else `_stop` made the error
                 self._refuse(_refusal_of(error))
-        if self._is_in_head and self._is_read_parted:
+        if self.is_in_head and self._is_read_parted:
             self._head_bytes = len(data)
-        if (self._is_in_head or self._is_in_trailers) and self._head_bytes > HEAD_BYTES_MAX:
+        if (self.is_in_head or self._is_in_trailers) and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadersTooLarge(f"the request's head has more than {HEAD_BYTES_MAX} bytes"))
 
     def close(self) -> None:
@@ -285,7 +282,7 @@ class RequestReader:
         """A request begins, perhaps after another."""
         self._fields = []
         self._target = []
-        self._is_in_head = True
+        self.is_in_head = True
 
     def on_url(self, target: bytes) -> None:
         """A piece of the target."""
@@ -299,7 +296,7 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """A head is complete."""
-        self._is_in_head = False
+        self.is_in_head = False
         if not self._parser.should_upgrade():  # else the parser stops after this head, see `_ignore_offer`
             self._begin(self._parser)
 
@@ -335,8 +332,8 @@ class RequestReader:
         if refusal := head_refusal(target, fields, named, version):
             self._stop(refusal)
         self._chunks = self._body_bytes = 0
-        method = parser.get_method().decode("ascii")
-        if method not in METHODS:
+        method = _METHODS.get(parser.get_method())
+        if method is None:
             self._stop(MethodNotImplemented(UNKNOWN_METHOD))
         body: ReceivedBody | None = None
         if b"content-length" in named or b"transfer-encoding" in named:
@@ -377,7 +374,7 @@ class RequestReader:
 
     def _refuse(self, refusal: Refusal) -> None:
         self._is_broken = True
-        self._is_in_head = False
+        self.is_in_head = False
         self._rest = b""
         exchange, self._open = self._open, None
         if exchange is not None and exchange.body is not None:

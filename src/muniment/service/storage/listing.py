@@ -20,7 +20,7 @@ such parts are merged by SQLite only up to the end of the page; PostgreSQL might
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, LiteralString, NamedTuple
 
@@ -60,11 +60,12 @@ class Part(NamedTuple):
     tables: LiteralString | None = None
 
 
-def at_time(statements: PageStatements, now_ms: int) -> PageStatements:
-    """The statements with a time in place of `NOW`."""
+def at_time(statements: PageStatements, now_ms: Callable[[], int]) -> PageStatements:
+    """The statements with the present time in place of `NOW`."""
     if NOW not in statements.parameters:
         return statements
-    return statements._replace(parameters=[now_ms if each is NOW else each for each in statements.parameters])
+    now = now_ms()
+    return statements._replace(parameters=[now if each is NOW else each for each in statements.parameters])
 
 
 def page_statements(

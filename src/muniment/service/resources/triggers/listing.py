@@ -24,6 +24,8 @@ from muniment.service.storage.scopes import Scope, has_row_after, timed_scope
 from muniment.service.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muniment.service.storage.database import Reader
 
 
@@ -66,10 +68,10 @@ _DEAD_OR_LIVE: Final = (Condition("live = 0"), Condition("live = 1"))
 _PAGES_KEPT: Final = 1_024
 
 
-async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
+async def search(database: Reader, query: TriggerQuery, now_ms: Callable[[], int], client: str = "") -> Page:
     """A page of records in the order of commits.
 
-    `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
+    `now_ms` is read if the query depends on the time. `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
     `DeadlineExceeded`.
     """
     if query.is_long:

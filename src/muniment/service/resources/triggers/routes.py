@@ -153,7 +153,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     numbers = context.epochs.numbers(reader, "triggers")
     client = context.clients.address(request)
     return await answer_page(
-        "/triggers", request, query, numbers, lambda: search(reader, query, context.clock.now_ms(), client)
+        "/triggers", request, query, numbers, lambda: search(reader, query, context.clock.now_ms, client)
     )
 
 
@@ -172,7 +172,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
     record, is_deactivated = found
     etag = f'"{sig[2:34]}-{"deactivated" if is_deactivated else "active"}"'
     headers = (JSON, (b"etag", etag.encode()))
-    if etag_matches(request.header(b"if-none-match"), etag):
+    if b"if-none-match" in request.named and etag_matches(request.header(b"if-none-match"), etag):
         return Ready(b"", headers, 304)
     return Ready(record.encode(), headers)
 

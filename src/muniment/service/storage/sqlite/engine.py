@@ -99,22 +99,22 @@ class SqliteDatabase:
 
     async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows, read on the event loop."""
-        begun = time.perf_counter()
+        begun = time.monotonic()
         try:
-            rows = self._view.connection().execute(sql, parameters).fetchall()
+            rows = self._view.connection(begun).execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._failed("read", error) from error
-        self._metrics.reads.observe(time.perf_counter() - begun)
+        self._metrics.reads.observe(time.monotonic() - begun)
         return rows
 
     async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row, read on the event loop."""
-        begun = time.perf_counter()
+        begun = time.monotonic()
         try:
-            row = self._view.connection().execute(sql, parameters).fetchone()
+            row = self._view.connection(begun).execute(sql, parameters).fetchone()
         except sqlite3.DatabaseError as error:
             raise self._failed("read", error) from error
-        self._metrics.reads.observe(time.perf_counter() - begun)
+        self._metrics.reads.observe(time.monotonic() - begun)
         return row
 
     async def fetch_some(
@@ -122,9 +122,9 @@ class SqliteDatabase:
     ) -> tuple[list[Row], int]:
         """The first rows, read on the event loop one by one."""
         del rows_max  # only PostgreSQL needs it: here rows are read one by one
-        begun = time.perf_counter()
+        begun = time.monotonic()
         try:
-            cursor = self._view.connection().execute(sql, parameters)
+            cursor = self._view.connection(begun).execute(sql, parameters)
             rows: list[Row] = []
             length = 0
             for row in cursor:
@@ -136,7 +136,7 @@ class SqliteDatabase:
                     break
         except sqlite3.DatabaseError as error:
             raise self._failed("read", error) from error
-        self._metrics.reads.observe(time.perf_counter() - begun)
+        self._metrics.reads.observe(time.monotonic() - begun)
         return rows, length
 
     def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:

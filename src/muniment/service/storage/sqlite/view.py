@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -35,25 +34,28 @@ class View:
         # The event loop that will end the view after the last read.
         self._ends_on: asyncio.AbstractEventLoop | None = None
 
-    def connection(self) -> sqlite3.Connection:
-        """The connection, for one read before the next await. Raises `sqlite3.DatabaseError`."""
+    def connection(self, now: float) -> sqlite3.Connection:
+        """The connection, for one read before the next await; `now` is the time by the monotonic clock.
+
+        Raises `sqlite3.DatabaseError`.
+        """
         begun, ended = self._last_commit.numbers()
-        if begun != self._seen or ended != self._seen or time.monotonic() >= self._until:
-            self._renew()
+        if begun != self._seen or ended != self._seen or now >= self._until:
+            self._renew(now)
         return self._connection
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _renew(self) -> None:
+    def _renew(self, now: float) -> None:
         begun, ended = self._last_commit.numbers()  # before the view begins, so that no commit in between is missed
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
         self._connection.execute("BEGIN")
         self._seen = begun if begun == ended else None
         # If the numbers are not shared, commits of other processes do not change them, so a view serves one read only.
-        self._until = time.monotonic() + (VIEW_SECONDS_MAX if self._last_commit.is_shared else 0)
+        self._until = now + (VIEW_SECONDS_MAX if self._last_commit.is_shared else 0)
         loop = asyncio.get_running_loop()
         if self._ends_on is not loop:
             self._ends_on = loop
