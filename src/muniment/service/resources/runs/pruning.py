@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from muniment.service.storage.database import Transaction
 
 DAY_MS = 24 * 60 * 60 * 1000
+# Rows that a statement removes: SQLite keeps them in memory until it ends, and a run has up to 250 KB.
+_REMOVED_TOGETHER = 20
 
 
 async def remove_old(tx: Transaction, older_than_ms: int) -> int:
@@ -22,9 +24,9 @@ async def remove_old(tx: Transaction, older_than_ms: int) -> int:
            AND seq < (SELECT max(seq) FROM runs) ORDER BY created_at_ms LIMIT ?""",
         (older_than_ms, SWEPT_PER_BATCH),
     )
-    seqs = [seq for (seq,) in rows]
-    if seqs:
+    for start in range(0, len(rows), _REMOVED_TOGETHER):
+        seqs = [seq for (seq,) in rows[start : start + _REMOVED_TOGETHER]]
         marks = placeholders(len(seqs))
         await tx.execute(f"DELETE FROM run_records WHERE run_seq IN ({marks})", seqs)
         await tx.execute(f"DELETE FROM runs WHERE seq IN ({marks})", seqs)
-    return len(seqs)
+    return len(rows)
