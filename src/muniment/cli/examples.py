@@ -102,13 +102,12 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def add_examples(group: click.Group, path: str = "") -> None:
-    """Put the examples of each command of `group` after its help."""
-    for name, command in group.commands.items():
-        whole = f"{path} {name}".lstrip()
-        if lines := EXAMPLES.get(whole):
-            title = "Example:" if len(lines) == 1 else "Examples:"
-            # Click keeps the lines of a paragraph that begins so.
-            command.epilog = "\n".join(("\b", title, *(f"  {line}" for line in lines)))
-        if isinstance(command, click.Group):
-            add_examples(command, whole)
+def add_examples(command: click.Command, path: str) -> None:
+    """Put the examples of the command at `path` after its help, and those of its commands if it is a group."""
+    if lines := EXAMPLES.get(path):
+        title = "Example:" if len(lines) == 1 else "Examples:"
+        # Click keeps the lines of a paragraph that begins so.
+        command.epilog = "\n".join(("\b", title, *(f"  {line}" for line in lines)))
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            add_examples(each, f"{path} {name}")

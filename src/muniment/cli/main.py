@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 from click.shell_completion import get_completion_class
 
-from muniment.cli.backup import backup, restore
-from muniment.cli.blocks import blocks, pins
-from muniment.cli.chains import chains
-from muniment.cli.checks import doctor, ping, verify
-from muniment.cli.client.account import api_key, balances, login, logout, profiles, whoami
-from muniment.cli.client.functions import deploy, functions
-from muniment.cli.client.triggers import triggers
-from muniment.cli.database import database, epoch
-from muniment.cli.demo import demo
-from muniment.cli.events import events
 from muniment.cli.examples import add_examples
-from muniment.cli.intents import intents
-from muniment.cli.operators import operators
-from muniment.cli.relayer import relayer
-from muniment.cli.run import run
-from muniment.cli.runs import runs
-from muniment.cli.secrets import secrets
-from muniment.cli.serve import migrate, serve, show_config
-from muniment.cli.tlog import tlog
-from muniment.cli.users import users
-from muniment.cli.webhooks import webhooks
+
+# The commands, and where each one is.
+_USE_A_REGISTRY: Final = {
+    "login": "client.account:login", "logout": "client.account:logout", "whoami": "client.account:whoami",
+    "profiles": "client.account:profiles", "api-key": "client.account:api_key", "balances": "client.account:balances",
+    "deploy": "client.functions:deploy", "functions": "client.functions:functions",
+    "triggers": "client.triggers:triggers", "run": "run:run", "runs": "runs:runs", "intents": "intents:intents",
+    "events": "events:events", "verify": "checks:verify", "completion": "main:completion",
+}  # fmt: skip
+_RUN_A_REGISTRY: Final = {
+    "serve": "serve:serve", "demo": "demo:demo", "migrate": "serve:migrate", "config": "serve:show_config",
+    "doctor": "checks:doctor", "ping": "checks:ping", "backup": "backup:backup", "restore": "backup:restore",
+    "secrets": "secrets:secrets", "blocks": "blocks:blocks", "database": "database:database", "epoch": "database:epoch",
+    "users": "users:users", "chains": "chains:chains", "operators": "operators:operators",
+    "relayer": "relayer:relayer", "pins": "blocks:pins", "webhooks": "webhooks:webhooks", "tlog": "tlog:tlog",
+}  # fmt: skip
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """The commands by name. The module of a command is loaded when the command is read: together they take 2 MB."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """`places` has the module in this package, and the name there, of each command."""
+        self._known: dict[str, str | click.Command] = {**places}
+
+    def __getitem__(self, name: str) -> click.Command:
+        known = self._known[name]
+        if isinstance(known, str):
+            module, _, attribute = known.partition(":")
+            known = cast("click.Command", getattr(import_module(f"muniment.cli.{module}"), attribute))
+            add_examples(known, name)
+            self._known[name] = known
+        return known
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._known[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def get(self, name: str, default: Any = None) -> Any:
+        # Without this, a `KeyError` of a module that is loaded would read as an unknown command.
+        return self[name] if name in self._known else default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 @click.command()
@@ -48,15 +82,18 @@ class _Sections(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write both sections."""
-        used = [each.name for each in USE_A_REGISTRY]
-        for title, is_used in (("Use a registry", True), ("Run a registry", False)):
-            commands = [(name, self.commands[name]) for name in self.list_commands(ctx) if (name in used) is is_used]
+        for title, names in (("Use a registry", _USE_A_REGISTRY), ("Run a registry", _RUN_A_REGISTRY)):
+            commands = [(name, self.commands[name]) for name in self.list_commands(ctx) if name in names]
             width = formatter.width - 6 - max(len(name) for name, _ in commands)
             with formatter.section(title):
                 formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands])
 
 
-@click.group(cls=_Sections, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Sections,
+    commands=_Commands({**_USE_A_REGISTRY, **_RUN_A_REGISTRY}),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="muniment", message="muniment %(version)s")
 def main() -> None:
     """Registry and intent service for wallet-signed automation on EVM chains."""
@@ -75,16 +112,3 @@ def _open_missing_streams() -> None:
             stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - open until the process ends
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
-
-
-USE_A_REGISTRY: Final = (
-    login, logout, whoami, profiles, api_key, balances, deploy, functions, triggers, run, runs, intents, events, verify,
-    completion,
-)  # fmt: skip
-_RUN_A_REGISTRY: Final = (
-    serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, users,
-    chains, operators, relayer, pins, webhooks, tlog,
-)  # fmt: skip
-for _command in (*USE_A_REGISTRY, *_RUN_A_REGISTRY):
-    main.add_command(_command)
-add_examples(main)
