@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Final
 
 from muniment.service.running.settings import PREFIX, Settings, variable
@@ -40,6 +39,8 @@ def unread_variables(names: Iterable[str]) -> list[str]:
         is_ours = name.upper().startswith(PREFIX)
         if not is_ours or name in known or _OF_KUBERNETES.fullmatch(name):
             continue
+        from difflib import get_close_matches  # noqa: PLC0415 - rarely needed, and a fifth of a megabyte
+
         meant = get_close_matches(name[len(PREFIX) :].upper(), endings, n=1, cutoff=_LIKENESS_MIN)
         found.append(f"{name} ({PREFIX}{meant[0]}?)" if meant else name)
     return found
