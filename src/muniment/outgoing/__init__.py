@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from muniment.outgoing.addresses import is_public as is_public
 from muniment.outgoing.answers import Answer as Answer, Receipt as Receipt, Unreachable as Unreachable
 from muniment.outgoing.client import (
     ANSWER_BYTES_MAX as ANSWER_BYTES_MAX,
     SMALL_ANSWER_BYTES_MAX as SMALL_ANSWER_BYTES_MAX,
     Outgoing as Outgoing,
 )
-from muniment.outgoing.connections import (
-    OnBehalf as OnBehalf,
-    StrangersLookups as StrangersLookups,
-    is_public as is_public,
-)
-from muniment.outgoing.lookups import Lookups as Lookups
+from muniment.outgoing.lookups import Lookups as Lookups, OnBehalf as OnBehalf, StrangersLookups as StrangersLookups

@@ -7,9 +7,9 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-import httpcore2
-
 if TYPE_CHECKING:
+    import httpcore2
+
     from muniment.outgoing.streams import BoundedStream
 
 # After the head of an answer to `deliver`, its content counts as far as it comes within this time.
@@ -54,6 +54,8 @@ async def answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:
 
 async def receipt(response: httpcore2.Response, *, bytes_max: int) -> Receipt:
     """The status counts, even if the content never ends."""
+    import httpcore2  # noqa: PLC0415 - loaded by the request that is answered
+
     retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), None)
     received = bytearray()
     with suppress(TimeoutError, httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):

@@ -1,33 +1,30 @@
-"""The HTTP client of a process.
-
-Connections are kept by name, so TLS verifies the certificate against the name and no two names share a connection.
-Redirects are never followed.
-"""
+"""The HTTP client of a process: its requests. Their connections are in `exchanges`, which is loaded on demand."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
-from functools import partial
+from contextlib import AbstractContextManager
+from functools import cache, partial
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+from urllib.parse import urlsplit
 
-import httpcore2
+from muniment.outgoing.answers import Answer, Receipt, answer, content, receipt
+from muniment.outgoing.lookups import ANYBODY, OnBehalf, StrangersLookups, on_behalf
 
-from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
-from muniment.outgoing.connections import ANYBODY, CheckedConnections, OnBehalf, StrangersLookups, on_behalf
+if TYPE_CHECKING:
+    import ssl
+
+    import httpcore2
+
+    from muniment.outgoing.exchanges import Exchanges
 
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 # The largest answer that is decoded on the event loop, in at most 20 ms. An RPC answer of 500 tokens is under 100 KB.
 SMALL_ANSWER_BYTES_MAX: Final = 256 * 1024
 CONNECT_SECONDS_MAX: Final = 1.0
-CONNECTIONS_MAX: Final = 64
-_KEEPALIVE_SECONDS: Final = 30
 _Fields = Sequence[tuple[str, str]]
 T = TypeVar("T")
 
@@ -81,14 +78,12 @@ class Outgoing:
         """
         self.node_metrics = node_metrics or _NotCounted()
         self._tracer = tracer
+        self._allow_private = allow_private
         self._connect_seconds_max = connect_seconds_max
         self._lookups = lookups
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls,
-            max_connections=CONNECTIONS_MAX,
-            keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=CheckedConnections(allow_private=allow_private, lookups=lookups),
-        )
+        self._tls = tls
+        # None until a request needs them, or `load` was called.
+        self._exchanges: Exchanges | None = None
 
     async def __aenter__(self) -> Self:
         """Close the client at the end of the block."""
@@ -99,9 +94,24 @@ class Outgoing:
     ) -> None:
         await self.close()
 
+    async def load(self) -> Exchanges:
+        """The connections. Loading them takes three megabytes and a tenth of a second of CPU, so a thread does it.
+
+        The first request loads them, unless that was done before, and its time limit begins afterwards. A registry that
+        asks no other server never loads them.
+        """
+        if self._exchanges is None:
+            make = await asyncio.to_thread(_loaded)
+            self._exchanges = self._exchanges or make(
+                allow_private=self._allow_private, connect_seconds_max=self._connect_seconds_max,
+                lookups=self._lookups, tls=self._tls,
+            )  # fmt: skip
+        return self._exchanges
+
     async def close(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        if self._exchanges is not None:
+            await self._exchanges.close()
         if self._lookups is not None:
             self._lookups.close()
 
@@ -149,52 +159,19 @@ class Outgoing:
         read: Callable[[httpcore2.Response], Awaitable[T]],
     ) -> T:
         """The value of `read` for the response. Raises `Unreachable`."""
-        target, headers = _target(url)
+        exchanges = await self.load()
+        target, headers = exchanges.target(url)
         headers += fields
         if self._tracer is None:
-            return await self._exchange(method, target, headers, body, seconds_max, read)
+            return await exchanges.run(method, target, headers, body, seconds_max, read)
         parts = urlsplit(url)
         with self._tracer.call(method, parts.scheme, parts.hostname or "", parts.port) as traced:
-            return await self._exchange(method, target, [*headers, *traced], body, seconds_max, read)
-
-    async def _exchange(
-        self,
-        method: str,
-        target: httpcore2.URL,
-        headers: list[tuple[str, str]],
-        body: bytes | AsyncIterator[bytes] | None,
-        seconds_max: float,
-        read: Callable[[httpcore2.Response], Awaitable[T]],
-    ) -> T:
-        limits = {"connect": min(self._connect_seconds_max, seconds_max), "read": seconds_max, "write": seconds_max}
-        try:
-            async with asyncio.timeout(seconds_max), AsyncExitStack() as stack:
-                response = await stack.enter_async_context(
-                    self._pool.stream(method, target, headers=headers, content=body, extensions={"timeout": limits})
-                )
-                return await read(response)
-        except (TimeoutError, httpcore2.TimeoutException):
-            raise Unreachable("timeout") from None
-        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            raise Unreachable("unreachable", type(error).__name__) from None
+            return await exchanges.run(method, target, [*headers, *traced], body, seconds_max, read)
 
 
-def _target(url: str) -> tuple[httpcore2.URL, list[tuple[str, str]]]:
-    """The target of a request to `url`, and its headers. Raises `Unreachable` for a malformed URL."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-        is_ipv6 = ":" in host
-        host = host if is_ipv6 else host.encode("idna").decode("ascii")
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        target = httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=path)
-    except (ValueError, TypeError):  # TypeError: httpcore2's word for letters beyond ASCII
-        raise Unreachable("bad-url") from None
-    if parts.scheme not in {"http", "https"} or not host:
-        raise Unreachable("bad-url")
-    shown = (f"[{host}]" if is_ipv6 else host) + (f":{port}" if port is not None else "")
-    headers = [("host", shown), ("accept", "application/json"), ("accept-encoding", "identity")]
-    if parts.username is not None:
-        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        headers.append(("authorization", "Basic " + base64.b64encode(credentials).decode("ascii")))
-    return target, headers
+@cache
+def _loaded() -> type[Exchanges]:
+    from muniment.outgoing.exchanges import Exchanges, load_backend  # noqa: PLC0415 - see `Outgoing.load`
+
+    load_backend()
+    return Exchanges

@@ -9,66 +9,15 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Hashable, Iterable
-from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 import httpcore2
 
+from muniment.outgoing.addresses import IPAddress, is_public
 from muniment.outgoing.answers import Unreachable
-from muniment.outgoing.lookups import Lookups, addresses_of
+from muniment.outgoing.lookups import StrangersLookups, addresses_of
 from muniment.outgoing.streams import BoundedStream
-
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # a translator sends it on to IPv4 (RFC 6052 section 2.1)
-# Blocks that Python's releases differ on, or take for global: protocol assignments (RFC 6890, 2928), translation (RFC
-# 8215, 2765), documentation (9637), site-local (3879), segments (9602), IPv4 in IPv6 (4291 section 2.5.5.1).
-_SPECIAL: Final = tuple(map(ipaddress.ip_network, (
-    "192.0.0.0/24", "2001::/23", "64:ff9b:1::/48", "::ffff:0:0:0/96", "3fff::/20", "fec0::/10", "5f00::/16", "::/96",
-)))  # fmt: skip
-_IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def is_public(address: _IPAddress) -> bool:
-    """Whether a request may go to `address`: not private, loopback, link-local, multicast, or a disguise of one."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-        if inner is not None:
-            return is_public(inner)
-    return address.is_global and not address.is_multicast and not any(address in block for block in _SPECIAL)
-
-
-class OnBehalf(NamedTuple):
-    """For whom a request goes to a name that a stranger chose: look-ups are bounded for each `asker`.
-
-    `is_trial`: perhaps the first request to this name. Trials have look-ups of their own.
-    """
-
-    asker: Hashable
-    is_trial: bool = False
-
-
-ANYBODY: Final = OnBehalf(None)
-# The asker of this task's request, as context: the library that opens connections has no parameter for it.
-on_behalf: Final[ContextVar[OnBehalf]] = ContextVar("on_behalf", default=ANYBODY)
-
-
-class StrangersLookups(NamedTuple):
-    """The look-ups of names that strangers chose."""
-
-    usual: Lookups
-    trials: Lookups
-
-    async def find(self, host: str, port: int) -> list[str]:
-        """The addresses of `host`. Raises `Unreachable`."""
-        whose = on_behalf.get()
-        return await (self.trials if whose.is_trial else self.usual).find(host, port, whose.asker)
-
-    def close(self) -> None:
-        """Start no more look-ups."""
-        self.usual.close()
-        self.trials.close()
 
 
 class CheckedConnections(httpcore2.AsyncNetworkBackend):
@@ -105,7 +54,7 @@ class CheckedConnections(httpcore2.AsyncNetworkBackend):
         """Between retries of httpcore, which are off."""
         await asyncio.sleep(seconds)
 
-    async def _resolve(self, host: str, port: int) -> list[_IPAddress]:
+    async def _resolve(self, host: str, port: int) -> list[IPAddress]:
         """Raises `Unreachable` for a host without an address, or with any forbidden address."""
         try:
             found = await (self._lookups.find(host, port) if self._lookups else _found_by_loop(host, port))

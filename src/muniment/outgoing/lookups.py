@@ -13,6 +13,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -112,6 +113,38 @@ class Lookups:
             else:
                 wanted.found.set_exception(Unreachable("unknown-host"))
         self._begin()
+
+
+class OnBehalf(NamedTuple):
+    """For whom a request goes to a name that a stranger chose: look-ups are bounded for each `asker`.
+
+    `is_trial`: perhaps the first request to this name. Trials have look-ups of their own.
+    """
+
+    asker: Hashable
+    is_trial: bool = False
+
+
+ANYBODY: Final = OnBehalf(None)
+# The asker of this task's request, as context: the library that opens connections has no parameter for it.
+on_behalf: Final[ContextVar[OnBehalf]] = ContextVar("on_behalf", default=ANYBODY)
+
+
+class StrangersLookups(NamedTuple):
+    """The look-ups of names that strangers chose."""
+
+    usual: Lookups
+    trials: Lookups
+
+    async def find(self, host: str, port: int) -> list[str]:
+        """The addresses of `host`. Raises `Unreachable`."""
+        whose = on_behalf.get()
+        return await (self.trials if whose.is_trial else self.usual).find(host, port, whose.asker)
+
+    def close(self) -> None:
+        """Start no more look-ups."""
+        self.usual.close()
+        self.trials.close()
 
 
 def addresses_of(found: list[Any]) -> list[str]:

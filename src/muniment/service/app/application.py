@@ -229,6 +229,8 @@ class Application:
                     _log.error(note)
             except Unavailable as refusal:  # /readyz reports it; a process that ended here would not recover
                 _log.warning("not ready", detail=refusal.detail)
+            if _asks_others(context):
+                await context.outgoing.load()  # other servers will be asked: the first request need not wait for it
             _stop_with_parent()
             self._notice_stop()
             timekeeper = Timekeeper(context)
@@ -292,6 +294,11 @@ class Application:
             except Exception as error:  # noqa: BLE001 - the next run may succeed; a sweep that ended would not restart
                 _log.warning("sweep failed", error=type(error).__name__, detail=str(error))
                 done = 0
+
+
+def _asks_others(context: Context) -> bool:
+    """Whether other servers will be asked: nodes of chains and what goes with them, an IPFS node, or witnesses."""
+    return bool(context.holdings.chains or context.settings.ipfs_pin_url or context.settings.tlog_policy)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
