@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol, cast
 
 import httpx2
@@ -14,7 +14,7 @@ from muniment.service.http.request import Request
 class Responding(Protocol):
     """What answers requests."""
 
-    async def respond(self, request: Request) -> Reply:
+    def respond(self, request: Request) -> Awaitable[Reply]:
         """The answer."""
         ...
 

@@ -13,7 +13,7 @@ from muniment.service.running.limits.overload import DelayedRefusals, delay_seco
 from muniment.service.server.sending import UnreadAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from muniment.protocol.errors import Refusal
     from muniment.service.http.reply import Ready, Reply
@@ -29,7 +29,7 @@ CONNECTIONS_PER_CLIENT_MAX: Final = 512
 class Answering(Protocol):
     """The application as a connection sees it."""
 
-    async def respond(self, request: Request) -> Reply:
+    def respond(self, request: Request) -> Awaitable[Reply]:
         """The answer to a request. Raises `ClientGone`."""
         ...
 

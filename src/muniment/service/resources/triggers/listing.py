@@ -71,8 +71,8 @@ _PAGES_KEPT: Final = 1_024
 async def search(database: Reader, query: TriggerQuery, now_ms: Callable[[], int], client: str = "") -> Page:
     """A page of records in the order of commits.
 
-    `now_ms` is read if the query depends on the time. `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
-    `DeadlineExceeded`.
+    `now_ms` is read if the query depends on the time. `client` is the address of the waiting client. Raises
+    `InvalidParameter` for too large an offset, and `DeadlineExceeded`.
     """
     if query.is_long:
         if query.sigs is not None or not await has_row_after(database, "triggers", query, client):
