@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +25,9 @@ _BYTES_PER_CONTAINER: Final = 16
 _CHEAP_BYTES_MAX: Final = 6_000
 # Brackets, digits and exponents of either spelling become one of each.
 _KINDS: Final = bytes.maketrans(b"{}123456789E+", b"[]000000000e-")
-_OPENING: Final = 0x5B
-_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]")
+# A bracket as the step in depth that it makes, in one signed byte: 1 or -1.
+_STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")
+_NEITHER_BRACKETS_NOR_QUOTES: Final = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 # Bytes of a text that are searched again for the cause of an error: a millisecond at this size.
 _SEARCHED_BYTES_MAX: Final = 16 * 1024
 _NAME_SHOWN: Final = 40
@@ -49,7 +51,7 @@ def parse_json(data: bytes) -> Any:
     """
     # Each bracket opens at most one level, inside strings none: most texts are shallow without a closer look.
     if len(data) > _CHEAP_BYTES_MAX or data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX:
-        _check_cost(_outside_strings(data), len(data))
+        _check_cost(data)
     try:
         value = _decoder.decode(data)
         written = _encoder.encode(value)
@@ -62,36 +64,39 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
-def _outside_strings(data: bytes) -> bytes:
-    """`data` without its strings; where a string is not closed, without the rest."""
-    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(unescaped.split(b'"')[::2])
+def _outside_strings(data: bytes, without: bytes = b"") -> bytes:
+    """`data` without its strings, and without the bytes `without`; where a string is not closed, without the rest."""
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, without)
+    # Strings that are empty now are removed in one call. Where only brackets are kept, most strings are empty.
+    return b"".join(unescaped.replace(b'""', b"").split(b'"')[::2])
 
 
-def _check_cost(outside: bytes, length: int) -> None:
-    """Refuse texts that are slow to decode or too deep for recursive decoders.
-
-    `outside` is what stands outside of the strings of a text of `length` bytes, which need not be JSON.
-    """
-    kinds = outside.translate(_KINDS)
-    opened = kinds.count(b"[")
+def _check_cost(data: bytes) -> None:
+    """Refuse texts that are slow to decode or too deep for recursive decoders; `data` need not be JSON."""
+    brackets = _outside_strings(data, _NEITHER_BRACKETS_NOR_QUOTES).translate(_KINDS)
+    opened = brackets.count(b"[")
     if opened > JSON_DEPTH_MAX:
-        _check_depth(kinds.translate(None, _NOT_BRACKETS))
-    if opened > _CONTAINERS_FREE + length // _BYTES_PER_CONTAINER:
+        _check_depth(brackets)
+    if opened > _CONTAINERS_FREE + len(data) // _BYTES_PER_CONTAINER:
         raise InvalidJson(f"more than one array or object for each {_BYTES_PER_CONTAINER} bytes")
+    # To leave out the strings takes longer than to count in the whole text, which seldom has too many.
+    if _slow_numbers(data) and (fault := _slow_numbers(_outside_strings(data))):
+        raise InvalidJson(fault)
+
+
+def _slow_numbers(text: bytes) -> str:
+    """What makes the numbers in `text` slow to decode; empty if nothing does."""
+    kinds = text.translate(_KINDS)
     if kinds.count(b"e000") + kinds.count(b"e-000") > _WIDE_EXPONENTS_MAX:
-        raise InvalidJson(f"more than {_WIDE_EXPONENTS_MAX} numbers have an exponent of three digits")
-    if kinds.count(_LONG_DIGITS) > _LONG_DIGITS_MAX:
-        raise InvalidJson("too many numbers have a hundred digits")
+        return f"more than {_WIDE_EXPONENTS_MAX} numbers have an exponent of three digits"
+    return "too many numbers have a hundred digits" if kinds.count(_LONG_DIGITS) > _LONG_DIGITS_MAX else ""
 
 
 def _check_depth(brackets: bytes) -> None:
     """Decoders recurse, and trust a limit of the interpreter that any package may raise."""
-    depth = 0
-    for bracket in brackets:
-        depth += 1 if bracket == _OPENING else -1
-        if depth > JSON_DEPTH_MAX:
-            raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels")
+    steps = memoryview(brackets.translate(_STEPS)).cast("b")
+    if max(accumulate(steps), default=0) > JSON_DEPTH_MAX:
+        raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels")
 
 
 def _members(data: bytes) -> int:

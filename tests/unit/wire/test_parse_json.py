@@ -117,6 +117,8 @@ def test_takes_what_is_only_unusual() -> None:
     assert parse_json(b'"\\ud83d\\ude00 \\\\ud800"') == "😀 \\ud800"
     assert parse_json(b"1" + b"0" * 400) == 10**400
     assert parse_json(b'"' + b"[" * 1000 + b'"') == "[" * 1000
+    assert parse_json(b'["' + b"1e100," * 2000 + b'", "]"]') == ["1e100," * 2000, "]"]
+    assert parse_json(b'["' + (b"1" * 100 + b" ") * 100 + b'"]') == [("1" * 100 + " ") * 100]
     assert math.copysign(1, parse_json(b"-0.0")) == -1
     assert list(parse_json(b'{"b":1,"a":2,"1":3}')) == ["b", "a", "1"]
     assert list(parse_json(b'{"b": 1, "a": 2, "1": 3}')) == ["b", "a", "1"]
