@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_origin
@@ -48,23 +48,28 @@ def decode(reply: Reply, kind: type[T]) -> T:
 
 def decode_form(reply: Reply, kind: Any) -> Any:
     """A record of one form of `kind`, such as `AnyIntent`. Raises as `decode`."""
-    return _record(_content(reply, kind), kind)
+    return _decoded(reply, kind, lambda value: decode_record(value, kind))
 
 
 def decode_forms(reply: Reply, kind: Any) -> list[Any]:
     """A list of records, each in one form of `kind`. Raises as `decode`."""
-    return [_record(each, kind) for each in _content(reply, list[kind])]
+    return _decoded(
+        reply, list[kind], lambda value: [decode_record(each, kind) for each in decode_record(value, list[Any])]
+    )
 
 
-def _content(reply: Reply, kind: Any) -> Any:
-    """The JSON of an answer that has the outline of `kind`."""
+def _decoded(reply: Reply, kind: Any, read: Callable[[Any], Any]) -> Any:
+    """The records that `read` makes from the JSON of an answer, which must have the outline of `kind`."""
     try:
-        found = parse_json(reply.content)
+        value = parse_json(reply.content)
     except InvalidJson as error:
         raise NotARegistry(f"answers without JSON: {error}") from error
-    if not _has_outline(found, kind):
-        raise NotARegistry("answers with JSON of another form than a registry")
-    return found
+    try:
+        return read(value)
+    except Refusal as error:
+        if not _has_outline(value, kind):
+            raise NotARegistry("answers with JSON of another form than a registry") from error
+        raise Forged(f"the answer does not match the interface: {error}") from error
 
 
 def _has_outline(value: object, kind: Any) -> bool:
@@ -81,13 +86,6 @@ def _has_outline(value: object, kind: Any) -> bool:
 @cache
 def _required(kind: Any) -> frozenset[str]:
     return frozenset(each.encode_name for each in structs.fields(kind) if each.required)
-
-
-def _record(value: object, kind: Any) -> Any:
-    try:
-        return decode_record(value, kind)
-    except Refusal as error:
-        raise Forged(f"the answer does not match the interface: {error}") from error
 
 
 class Page(list[T]):
