@@ -35,7 +35,8 @@ from muniment.protocol.ipfs.dag_pb import decode_node
 from muniment.protocol.ipfs.unixfs import decode_unixfs
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.triggers.schedule import check_cron, check_delta, count_runs, last_run, next_runs
-from muniment.protocol.triggers.typed_data import check_values
+from muniment.protocol.triggers.typed_data import compile_input, compile_trigger
+from muniment.protocol.triggers.types import SIGNER
 from muniment.protocol.wire import ProvedText, refusal_of
 from muniment.service.auth.caller import _signed_claims, read_api_key
 from muniment.service.auth.secrets import ring_of
@@ -111,12 +112,9 @@ def _request(name: bytes, text: str) -> Any:
     )
 
 
-def _trigger_with(config: bytes) -> Callable[[bytes], object]:
-    def read(data: bytes) -> None:
-        text = data.decode("latin-1")
-        check_values({"config": {config.decode(): text}, "input": {}, "executionFeeLimit": text}, {})
-
-    return read
+def _trigger_with(member: str, word: str, held: Callable[[str], object]) -> Callable[[bytes], object]:
+    encoder = compile_trigger([("config", "Config")], [(member, word)], compile_input({"Input": []}))
+    return lambda data: encoder.struct_hash({"config": {member: held(data.decode("latin-1"))}})
 
 
 def _line(text: bytes) -> object:
@@ -396,11 +394,16 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder("a delta", _text(check_delta), ("triggers._DELTA compile",), frames=(*PLAIN, (b"1", b"d"))),
     *(
         Decoder(
-            f"{member.decode()} of typed data",
-            _trigger_with(member),
+            f"{member} of typed data",
+            _trigger_with(member, word, held),
             ("triggers._DECIMAL compile", "triggers._FRACTION compile", "triggers._TOPIC compile"),
         )
-        for member in (b"chainId", b"startDate", b"contract")
+        for member, word, held in (
+            ("chainId", "uint256", str),
+            ("contract", "string", str),
+            ("topics", "string[][]", lambda text: [[text]]),
+            ("spent", "TokenAmount", lambda text: {"token": {"address": SIGNER, "chainId": 1}, "amount": text}),
+        )
     ),
     Decoder(
         "a value of typed data",

@@ -13,7 +13,7 @@ from each_row import each_row
 from eth_signing import encode_typed_data
 from muniment.protocol.errors import InvalidTypedData
 from muniment.protocol.evm.typed_data import digest
-from muniment.protocol.triggers.typed_data import check_values, message, registry_domain, trigger_hash, types_for
+from muniment.protocol.triggers.typed_data import message, registry_domain, trigger_hash, types_for
 
 DOMAIN = registry_domain("Mimic")
 INPUTS = {"n": "uint8", "spend": "TokenAmount", "at": "Token", "to": "address"}
@@ -154,7 +154,7 @@ def test_an_amount_of_tokens_is_plain_decimal(amount: Any) -> None:
 
 @each_row("amount", ["0", "1", "007", "1.50", "0.0"])
 def test_decimal_amounts_of_tokens_are_taken(amount: str) -> None:
-    check_values(replaced("/input/spend/amount", amount), INPUTS)
+    trigger_hash(types_for(INPUTS, 1), replaced("/input/spend/amount", amount), INPUTS)
 
 
 @each_row(

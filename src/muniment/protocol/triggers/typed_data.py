@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from muniment.protocol.errors import Invalid, InvalidTypedData
+from muniment.protocol.errors import InvalidAmount, InvalidTypedData
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256_kept
 from muniment.protocol.evm.signature import Signature, personal_digest
@@ -31,7 +31,7 @@ from muniment.protocol.evm.typed_data import (
     encoder_of,
     types_key,
 )
-from muniment.protocol.evm.words import SAFE_INTEGER_MAX, WORDS, Encode
+from muniment.protocol.evm.words import SAFE_INTEGER_MAX, WORDS, Encode, Misfit
 from muniment.protocol.wire import Amount, json_kind
 
 # One byte in the types of most clients.
@@ -40,21 +40,6 @@ VALIDATIONS_MAX: Final = 255
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
 _FRACTION: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _TOPIC: Final = re.compile(r"0x[0-9a-fA-F]{64}")
-
-
-def check_values(values: object, inputs: Mapping[str, str]) -> None:
-    """Check the rules that are narrower than a value's EIP-712 type.
-
-    The encoder refuses missing members and values out of range; `trigger_hash` runs this and the encoder.
-    Raises `InvalidTypedData` with a pointer that begins at `/values`.
-    """
-    top = object_at(values, "/values")
-    _apply(_TOP_CHECKS, top, "/values")
-    _apply(_CONFIG_CHECKS, object_at(top.get("config"), "/values/config"), "/values/config")
-    given = object_at(top.get("input"), "/values/input")
-    for name, word in inputs.items():
-        if word == "TokenAmount":
-            _apply({name: _check_token_amount}, given, "/values/input")
 
 
 def check_input_names(given: Iterable[str], inputs: Mapping[str, str]) -> None:
@@ -80,63 +65,49 @@ def object_at(value: object, pointer: str) -> dict[str, object]:
     return cast("dict[str, object]", value)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidTypedData(f"expected a string, got {json_kind(value)}")
-    return value
-
-
 def _check_fee_limit(value: object) -> None:
     if type(value) is not Amount:  # an `Amount` was checked when it was made
-        Amount.parse(_text(value))
+        try:
+            Amount.parse(_text(value))
+        except InvalidAmount as refusal:
+            raise Misfit(refusal.detail) from None
 
 
 def _check_validations(value: object) -> None:
     if type(value) is not int or not 1 <= value <= VALIDATIONS_MAX:
-        raise InvalidTypedData(f"expected an integer from 1 to {VALIDATIONS_MAX}")
+        raise Misfit(f"expected an integer from 1 to {VALIDATIONS_MAX}")
 
 
 def _check_natural(value: object) -> None:
     fits = 0 <= value <= SAFE_INTEGER_MAX if type(value) is int else _DECIMAL.fullmatch(_text(value))
     if not fits:
-        raise InvalidTypedData("expected an integer from 0 to 2^53 - 1, or a decimal string")
+        raise Misfit("expected an integer from 0 to 2^53 - 1, or a decimal string")
 
 
-def _check_topics(value: object) -> None:
-    if not isinstance(value, list):
-        raise InvalidTypedData(f"expected an array, got {json_kind(value)}")
-    for position, choices in enumerate(cast("list[object]", value)):
-        if not isinstance(choices, list):
-            raise InvalidTypedData(f"expected an array, got {json_kind(choices)}", pointer=f"/{position}")
-        for index, topic in enumerate(cast("list[object]", choices)):
-            if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
-                raise InvalidTypedData("a topic is 0x and 64 hex digits", pointer=f"/{position}/{index}")
+def _check_topic(value: object) -> None:
+    if not isinstance(value, str) or not _TOPIC.fullmatch(value):
+        raise Misfit("a topic is 0x and 64 hex digits")
 
 
 def _check_token_amount(value: object) -> None:
-    amount = object_at(value, "").get("amount")
-    if not isinstance(amount, str) or not _FRACTION.fullmatch(amount):
-        raise InvalidTypedData("an amount of tokens is a decimal string such as 1 or 1.5", pointer="/amount")
+    if not isinstance(value, str) or not _FRACTION.fullmatch(value):
+        raise Misfit("an amount of tokens is a decimal string such as 1 or 1.5")
 
 
-_Checks = Mapping[str, Callable[[object], object]]
-_TOP_CHECKS: Final[_Checks] = {
-    "executionFeeLimit": _check_fee_limit, "minValidations": _check_validations,
-}  # fmt: skip
-_CONFIG_CHECKS: Final[_Checks] = {
-    "chainId": _check_natural, "startDate": _check_natural, "endDate": _check_natural,
-    "contract": lambda value: Address.parse(_text(value)), "topics": _check_topics,
-}  # fmt: skip
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise Misfit(f"expected a string, got {json_kind(value)}")
+    return value
 
 
-def _apply(checks: _Checks, given: Mapping[str, object], pointer: str) -> None:
-    for name, check in checks.items():
-        if name in given:
-            try:
-                check(given[name])
-            except Invalid as error:
-                faults = error.under(f"{pointer}/{name}").faults
-                raise InvalidTypedData(error.detail, faults=faults) from None
+def _narrowed(check: Callable[[object], object], encode: Encode) -> Encode:
+    """`encode` for values that `check` lets pass; it raises `Misfit` for others."""
+
+    def encode_checked(value: object) -> bytes:
+        check(value)
+        return encode(value)
+
+    return encode_checked
 
 
 PRIMARY: Final = "Trigger"
@@ -149,9 +120,17 @@ _TOKENS_KEPT: Final = 2_048
 
 def compile_trigger(trigger: Iterable[tuple[str, str]], config: Iterable[tuple[str, str]], inputs: Struct) -> Encoder:
     """The encoder for these members of Trigger and Config: pairs of name and type word, in their order."""
-    configs = Struct("Config", [(name, word, _ENCODERS[word]) for name, word in config], hashed=keccak256_kept)
+    configs = Struct("Config", _members(config, _ENCODERS), hashed=keccak256_kept)
     held = {**_ENCODERS, "Input": inputs.encode, "Config": configs.encode}
-    return Encoder(Struct(PRIMARY, [(name, word, held[word]) for name, word in trigger], (inputs, configs)))
+    return Encoder(Struct(PRIMARY, _members(trigger, held), (inputs, configs)))
+
+
+def _members(members: Iterable[tuple[str, str]], encoders: Mapping[str, Encode]) -> list[tuple[str, str, Encode]]:
+    """`members` of Trigger or Config with their encoders: where a rule is narrower than the type, with a check."""
+    return [
+        (name, word, _narrowed(_NARROWER[name], encoders[word]) if name in _NARROWER else encoders[word])
+        for name, word in members
+    ]
 
 
 def compile_input(fixed: dict[str, Any]) -> Struct:
@@ -188,15 +167,24 @@ def _cached(encode: Encode, names: Iterable[str]) -> Encode:
 _TOKEN: Final = Struct("Token", [(name, word, WORDS[word]) for name, word in TOKEN.items()])
 _encode_token: Final = _cached(_TOKEN.encode, TOKEN)
 _TOKEN_AMOUNT: Final = Struct(
-    "TokenAmount", [("token", "Token", _encode_token), ("amount", "string", WORDS["string"])], [_TOKEN], keccak256_kept
+    "TokenAmount",
+    [("token", "Token", _encode_token), ("amount", "string", _narrowed(_check_token_amount, WORDS["string"]))],
+    [_TOKEN],
+    keccak256_kept,
 )
 _ENCODERS: Final = {
     **WORDS,
     "bytes32[][]": array_of(array_of(WORDS["bytes32"])),
-    "string[][]": array_of(array_of(WORDS["string"])),
+    "string[][]": array_of(array_of(_narrowed(_check_topic, WORDS["string"]))),
     "Token": _encode_token,
     "TokenAmount": _TOKEN_AMOUNT.encode,
 }
+# The rules that are narrower than the EIP-712 type of a member of Trigger or Config.
+_NARROWER: Final[Mapping[str, Callable[[object], object]]] = {
+    "executionFeeLimit": _check_fee_limit, "minValidations": _check_validations,
+    "chainId": _check_natural, "startDate": _check_natural, "endDate": _check_natural,
+    "contract": WORDS["address"],
+}  # fmt: skip
 
 
 Types = dict[str, list[dict[str, str]]]
@@ -378,9 +366,7 @@ def trigger_hash(types: object, values: object, inputs: Mapping[str, str]) -> by
 
     Raises `InvalidTypedData` with a pointer that begins at `/types` or `/values`.
     """
-    encoder = trigger_encoder(types, inputs, config_type_of(values))
-    check_values(values, inputs)
-    return encoder.struct_hash(values)
+    return trigger_encoder(types, inputs, config_type_of(values)).struct_hash(values)
 
 
 def config_type_of(values: object) -> int:
