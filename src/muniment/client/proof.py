@@ -45,15 +45,25 @@ _PIECES_MAX: Final = 4_096
 
 def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> None:
     """Check the signature of a trigger, and its types against the `inputs` of its function."""
+    check_signature(trigger, checked_digest(trigger, inputs, protocol), protocol)
+
+
+def checked_digest(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> bytes:
+    """The digest that the signer of a trigger signs; its types are checked against the `inputs` of its function."""
     try:
         given = consent(trigger.types, Values.of(trigger), inputs, registry_domain(protocol))
         end_ms = end_date_ms(trigger.config)
     except Refusal as refusal:
         raise Forged(f"trigger {trigger.sig} has typed data that cannot be signed: {refusal}") from refusal
-    if not is_by(trigger.signer, given.digest, trigger.sig):
-        raise Forged(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
     if trigger.end_date != end_ms:
         raise Forged(f"trigger {trigger.sig} has an endDate other than its config")
+    return given.digest
+
+
+def check_signature(trigger: Trigger, digest: bytes, protocol: str) -> None:
+    """Check that the signer of a trigger signed its `checked_digest`."""
+    if not is_by(trigger.signer, digest, trigger.sig):
+        raise Forged(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
 
 
 def check_deactivation(

@@ -137,9 +137,9 @@ def page(
 
 def manifest(session: Session, cid: str) -> Flow[Manifest]:
     """The manifest of a function, proved by its CID: its inputs are what a trigger signs. The module is not read."""
-    asked = BundleCid.parse(cid)
-    if (kept := session.manifests.get(asked)) is not None:
+    if (kept := session.manifests.get(cid)) is not None:
         return kept
+    asked = BundleCid.parse(cid)
     if session.verifies:
         asked_car = target("/ipfs/{}/{}", asked, MANIFEST, format="car")
         reply = yield from session.answered(Send("GET", asked_car, headers=_CAR))

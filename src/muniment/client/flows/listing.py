@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OnForged = Callable[[Forged], None] | None
+# The part of a proof that is made after the other parts of all records; None where there is none.
+LastPart = Callable[[], None] | None
 
 
 def proved_page(
@@ -23,25 +25,36 @@ def proved_page(
     target: str,
     limit: int,
     read: Callable[[Reply], list[T]],
-    check: Callable[[T], Flow[None]],
+    check: Callable[[T], Flow[LastPart]],
     on_forged: OnForged,
 ) -> Flow[Page[T]]:
     """The page at `target`, which has at most `limit` records; `read` decodes them.
 
-    `check` raises `Forged` for a record that is false or was not asked for. That is raised, or given to `on_forged`
-    and the record is left out.
+    `check`, and what it returns, raise `Forged` for a record that is false or was not asked for. That is raised, or
+    given to `on_forged` and the record is left out: first for the records that `check` refuses.
     """
     reply = yield from session.answered(Send("GET", target, headers=JSON))
     listed = read(reply)
     check_length(listed, limit)
-    found: list[T] = []
+    checked: list[tuple[T, LastPart]] = []
     for record in listed:
         try:
-            yield from check(record)
+            checked.append((record, (yield from check(record))))
         except Forged as forged:
-            if on_forged is None:
-                raise
-            on_forged(forged)
+            _refuse(forged, on_forged)
+    found: list[T] = []
+    for record, last_part in checked:
+        try:
+            if last_part is not None:
+                last_part()
+        except Forged as forged:
+            _refuse(forged, on_forged)
         else:
             found.append(record)
     return Page(found, cursor_of(reply))
+
+
+def _refuse(forged: Forged, on_forged: OnForged) -> None:
+    if on_forged is None:
+        raise forged
+    on_forged(forged)

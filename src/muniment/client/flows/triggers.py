@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from muniment.client.answers import Page, check_length, decode
 from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.following import Follower
-from muniment.client.flows.listing import OnForged, proved_page
+from muniment.client.flows.listing import LastPart, OnForged, proved_page
 from muniment.client.flows.session import POSTED, check_same, target
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muniment.client.flows.session import Session
+    from muniment.protocol.functions.rules import Manifest
 
 # A trigger with its signature: the body of POST /triggers. It may be made on one machine and posted from another.
 SignedTrigger = NewTrigger
@@ -162,9 +164,15 @@ def page(
     left out.
     """
 
-    def check(trigger: Trigger) -> Flow[None]:
+    def check(trigger: Trigger) -> Flow[LastPart]:
         _check_listed(trigger, filters)
-        yield from _proved(session, trigger)
+        if not session.verifies:
+            return None
+        manifest = yield from _manifest_of(session, trigger)
+        digest = proof.checked_digest(trigger, manifest.inputs, session.protocol)
+        # One recovery reads a megabyte of tables, which displace all else from the caches of the processor: a page with
+        # its recoveries at its end takes a tenth less time.
+        return partial(proof.check_signature, trigger, digest, session.protocol)
 
     asked = target("/triggers", sort=sort, limit=limit, cursor=cursor, **filters)
     return proved_page(session, asked, limit, lambda reply: decode(reply, list[Trigger]), check, on_forged)
@@ -281,15 +289,20 @@ def _checked(session: Session, draft: TriggerDraft) -> Flow[tuple[dict[str, Any]
 
 def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:
     if session.verifies:
-        try:
-            manifest = yield from functions.manifest(session, trigger.function_cid)
-        except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
-            if not refusal.code:  # not by a registry
-                raise
-            why = f"trigger {trigger.sig} uses a function that the service lacks: {refusal.detail}"
-            raise Forged(why) from refusal
+        manifest = yield from _manifest_of(session, trigger)
         proof.check_trigger(trigger, manifest.inputs, session.protocol)
     return trigger
+
+
+def _manifest_of(session: Session, trigger: Trigger) -> Flow[Manifest]:
+    """The manifest of the function of a trigger. Raises `Forged` for a function that the service lacks."""
+    try:
+        return (yield from functions.manifest(session, trigger.function_cid))
+    except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
+        if not refusal.code:  # not by a registry
+            raise
+        why = f"trigger {trigger.sig} uses a function that the service lacks: {refusal.detail}"
+        raise Forged(why) from refusal
 
 
 def _check_listed(trigger: Trigger, filters: Mapping[str, object]) -> None:
