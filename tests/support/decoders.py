@@ -528,7 +528,7 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "x-request-id": ("/triggers", ("http._REQUEST_ID compile",)),
 }
 TARGETS: dict[str, tuple[str, ...]] = {
-    "/": ("http.Router._resource split", "http.Request.path_text unquote_to_bytes"),
+    "/": ("http.Router._matching split", "http.Request.path_text unquote_to_bytes"),
     **dict.fromkeys(("/triggers/", "/functions/", "/intents/", "/ipfs/", "/errors/", "/console/"), ()),
     **dict.fromkeys(("/triggers?", "/functions?", "/intents?", "/ipfs/bafkqaaa?"), ()),
     "/console/triggers?": (
@@ -611,9 +611,9 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm._check_url urlsplit",
             "evm.TokenLists._fetch urlsplit",
             "evm.TokenLists._kept urlsplit",
-            "outgoing._target unquote",
+            "outgoing.Exchanges.target unquote",
             "outgoing.Outgoing._request urlsplit",
-            "outgoing._target urlsplit",
+            "outgoing.Exchanges.target urlsplit",
             "outgoing.CheckedConnections._resolve ip_address",
             "relayer.load_relayer_settings convert",
             "relayer.load_relayer_settings loads",
