@@ -1,10 +1,10 @@
 """The lateness of a relayer: triggers of a hundred wallets that are all due at one minute, each with one intent.
 
-Usage: relaying.py [TRIGGERS] [--hostile], by default 1,000 triggers. Service (SQLite) and relayer are processes of this
-machine. The function is that of `muniment demo`; a run asks no node. The lateness of a run is the time from its tick
-until the registry has its intent. CPU time is that from the tick until all are published: of the service, of the
-relayer, and of its sandbox, which is the launcher with a child for each run. It tells more than lateness where others
-share the CPUs.
+Also runs alone: relaying.py [TRIGGERS] [--hostile], by default 1,000 triggers. Service (SQLite) and relayer are
+processes of this machine. The function is that of `muniment demo`; a run asks no node. The lateness of a run is the
+time from its tick until the registry has its intent. CPU time is that from the tick until all are published: of the
+service, of the relayer, and of its sandbox, which is the launcher with a child for each run. It tells more than
+lateness where others share the CPUs.
 
 With `--hostile` the relayer serves any signer, and all triggers are due in each of four minutes. In the second and the
 fourth, hostile functions are due too, each of a signer of its own, who signs until the signature puts the run ahead of
@@ -34,7 +34,10 @@ from muniment.client import Bundle, KeySigner, Registry, TriggerDraft
 from samples import KEYS, SIGNERS
 from server import NO_LIMITS, Server, cpu_seconds, serve_command
 
-_TRIGGERS: Final = 1_000
+TRIGGERS: Final = 1_000
+TRIGGERS_QUICK: Final = 60
+LAST: Final = "relayer: seconds until the last run of those due at once is recorded"
+RATE: Final = "relayer: runs per second of CPU time, all processes"
 _INPUT: Final = {
     "chainId": 8453, "token": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "amount": "1000000",
     "recipient": "0x1111111111111111111111111111111111111111", "fee": "10000",
@@ -67,8 +70,16 @@ class Spent(NamedTuple):
         return cls(sum(service.cpu_seconds().values()), cpu_seconds(relayer), in_sandbox)
 
 
-def measure(triggers: int) -> None:
-    """Print how late the runs of so many triggers were recorded."""
+class Relayed(NamedTuple):
+    """The runs that were due at one tick: seconds from it until each intent was recorded, and CPU seconds of all."""
+
+    late: list[float]
+    spent: Spent
+    results: dict[str, int]
+
+
+def measure(triggers: int) -> Relayed:
+    """How late the runs of so many triggers were recorded."""
     with tempfile.TemporaryDirectory() as folder, Server(serve_command(Path(folder)), NO_LIMITS) as service:
         data, tick = Path(folder), _first_tick(triggers)
         _register(service.url, triggers, _at([tick]))
@@ -77,7 +88,14 @@ def measure(triggers: int) -> None:
             before = Spent.by(service, relayer)
             _wait(data, triggers, tick)
             spent = [late - early for early, late in zip(before, Spent.by(service, relayer), strict=True)]
-        _show(_listed(service.url, "executions?"), _listed(service.url, "intents?generation=all&"), tick, Spent(*spent))
+        runs, intents = _listed(service.url, "executions?"), _listed(service.url, "intents?generation=all&")
+    results = {result: sum(run["result"] == result for run in runs) for result in {run["result"] for run in runs}}
+    return Relayed(sorted(_late(each, tick) for each in intents), Spent(*spent), results)
+
+
+def of_relayer(found: Relayed) -> dict[str, list[float]]:
+    """The lateness of the last run, and the rate of all."""
+    return {LAST: [found.late[-1]], RATE: [len(found.late) / sum(found.spent)]}
 
 
 def compare(triggers: int) -> None:
@@ -212,15 +230,19 @@ def _percentiles(late: Sequence[float]) -> str:
     return f"median {_at_share(late, 50):.1f}, 99th percentile {_at_share(late, 99):.1f}, last {late[-1]:.1f}"
 
 
-def _show(runs: list[dict[str, Any]], intents: list[dict[str, Any]], tick: datetime, spent: Spent) -> None:
-    late = sorted(_late(each, tick) for each in intents)
-    results = {result: sum(run["result"] == result for run in runs) for result in {run["result"] for run in runs}}
-    print(f"{len(runs)} runs due at once on {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}: {results}")
-    print(f"  seconds from the tick until an intent is recorded: {_percentiles(late)}")
-    each = [1_000 * seconds / len(runs) for seconds in (*spent, sum(spent))]
+def show(found: Relayed) -> None:
+    """Print the lateness, and the CPU time of a run."""
+    runs = sum(found.results.values())
+    print(f"\n{runs} runs due at once on {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}: {found.results}")
+    print(f"  seconds from the tick until an intent is recorded: {_percentiles(found.late)}")
+    each = [1_000 * seconds / runs for seconds in (*found.spent, sum(found.spent))]
     print("  CPU ms a run: service {:.1f}, relayer {:.1f}, its sandbox {:.1f}, together {:.1f}".format(*each))
 
 
 if __name__ == "__main__":
     given = [each for each in sys.argv[1:] if each != "--hostile"]
-    (compare if "--hostile" in sys.argv else measure)(int(given[0]) if given else _TRIGGERS)
+    triggers = int(given[0]) if given else TRIGGERS
+    if "--hostile" in sys.argv:
+        compare(triggers)
+    else:
+        show(measure(triggers))

@@ -12,9 +12,11 @@ import time
 from typing import Any
 
 import client_list
+import console_pages
 import feed_fanout
 import on_postgres
 import on_sqlite
+import relaying
 import report
 import targets
 import verification
@@ -39,6 +41,11 @@ def main() -> None:
     fanout = feed_fanout.measure(scale)
     at_client = client_list.measure()
     client_list.show(at_client)
+    intents = console_pages.INTENTS_QUICK if scale.is_quick else console_pages.INTENTS
+    in_console = console_pages.measure(intents)
+    console_pages.show(in_console, intents)
+    relayed = relaying.measure(relaying.TRIGGERS_QUICK if scale.is_quick else relaying.TRIGGERS)
+    relaying.show(relayed)
     found = {
         **targets.of_verification(micros),
         **targets.of_loads(on_file.loads, "SQLite"),
@@ -46,12 +53,14 @@ def main() -> None:
         **targets.of_growth(on_file.growth),
         **fanout,
         **client_list.of_client(at_client),
+        **console_pages.of_pages(in_console),
+        **relaying.of_relayer(relayed),
     }
     report.show_ratios(found)
     here |= {"quick": scale.is_quick, "seconds": round(time.monotonic() - started)}
     kept = {
         "machine": here, "ratios": found, "verification": micros, "sqlite": on_file, "postgresql": on_cluster,
-        "client": at_client,
+        "client": at_client, "console": in_console, "relayer": relayed._asdict(),
     }  # fmt: skip
     targets.JSON_FILE.write_text(json.dumps(kept, indent=1, default=vars), "utf-8")
     print(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import client_list
+import console_pages
 import feed_fanout
 import growth
 import verification
@@ -111,6 +112,7 @@ TARGETS = [
     *_at_most(100, *(feed_fanout.name_of(engine, across=False) for engine in feed_fanout.ENGINES)),
     *_at_most(300, *(feed_fanout.name_of(engine, across=True) for engine in feed_fanout.ENGINES)),
     *_at_most(1.5, client_list.LEAST),
+    *_at_most(15, console_pages.SLOWEST),
 ]
 BY_NAME = {target.name: target for target in TARGETS}
 
