@@ -213,6 +213,12 @@ def test_code_that_is_dear_to_validate_is_refused_before_it_costs() -> None:
         assert "a type has 1000 parameters or results" in refused(params)
 
 
+def test_a_process_makes_one_validator() -> None:
+    check_wasm(EMPTY)
+    with calls_within(60):  # a validator takes a hundred calls, each of which may wait for another thread
+        check_wasm(EMPTY)
+
+
 @pytest.mark.timed
 def test_the_event_loop_runs_on_while_a_thread_validates() -> None:
     check_wasm(EMPTY)  # imports the validator

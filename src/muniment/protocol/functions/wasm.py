@@ -8,6 +8,7 @@ the limits.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import mmap
 from collections.abc import Callable
@@ -227,6 +228,9 @@ class _Scan:
 
     def _u32(self) -> int:
         """An unsigned LEB128 of 32 bits: at most 5 bytes, no bits above the 32nd (core specification 5.2.2)."""
+        if self.at < self.end and not (value := self.module[self.at]) & 0x80:  # most have one byte
+            self.at += 1
+            return value
         value = 0
         for shift in range(0, 35, 7):
             byte = self._byte()
@@ -253,8 +257,9 @@ def _give_back() -> None:
         mallopt(_M_MMAP_THRESHOLD, 1024 * 1024)
 
 
+@cache
 def _engine() -> Engine:
-    """The validator, with each proposal set explicitly, independent of its version. Making it takes 50 µs."""
+    """The validator of this process, for any number of threads; each proposal is set, independent of its version."""
     from wasmtime import Config, Engine  # noqa: PLC0415 - 30 MB that only an upload needs
 
     _give_back()
@@ -269,15 +274,16 @@ def _engine() -> Engine:
                      "component_model"):  # fmt: skip
         setattr(config, f"wasm_{proposal}", False)
     config.parallel_compilation = False  # one upload, one core
-    return Engine(config)
+    engine = Engine(config)
+    atexit.register(engine.close)  # an open engine logs a warning at the end of the process
+    return engine
 
 
 def _validate(module: bytes | bytearray) -> None:
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - 30 MB that only an upload needs
 
     try:
-        with _engine() as engine:  # an open engine logs a warning at the end of the process
-            Module.validate(engine, module)
+        Module.validate(_engine(), module)
     except WasmtimeError as error:
         raise InvalidWasm(f"function.wasm is not valid WebAssembly: {_reason(str(error))}") from error
 

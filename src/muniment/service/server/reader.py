@@ -179,7 +179,8 @@ FIELDS_MAX: Final = 256
 # Free chunks of each body, and the bytes that allow one more: a chunk of any size takes a microsecond.
 CHUNKS_FREE: Final = 1_000
 CHUNK_BYTES_MIN: Final = 16
-# Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes.
+# Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes. A body
+# of announced length has no further requests in it, so as much of it as has arrived is parsed together.
 _SLICE_BYTES: Final = 4 * 1024
 _METHODS: Final = {each.encode(): each for each in METHODS}
 # Errors of llhttp for a request line of another version than 0.9, 1.0, 1.1 and 2.0, and for the preface of HTTP/2.
@@ -233,7 +234,7 @@ class RequestReader:
         # Whether a request has ended in this read.
         self._is_read_parted = False
         self._is_offer = False
-        self._chunks = self._body_bytes = 0
+        self._chunks = self._body_bytes = self._announced_bytes = 0
 
     @property
     def rest_bytes(self) -> int:
@@ -249,8 +250,9 @@ class RequestReader:
             return
         data, at = self._rest + data, 0
         while at < len(data) and not self._receiver.is_full and not self._is_broken:
-            self._parse(data[at : at + _SLICE_BYTES])
-            at += _SLICE_BYTES
+            size = max(_SLICE_BYTES, self._announced_bytes - self._body_bytes)
+            self._parse(data[at : at + size])
+            at += size
         self._rest = data[at:]
 
     def _parse(self, data: bytes) -> None:
@@ -331,7 +333,7 @@ class RequestReader:
         target = b"".join(self._target)
         if refusal := head_refusal(target, fields, named, version):
             self._stop(refusal)
-        self._chunks = self._body_bytes = 0
+        self._chunks = self._body_bytes = self._announced_bytes = 0
         method = _METHODS.get(parser.get_method())
         if method is None:
             self._stop(MethodNotImplemented(UNKNOWN_METHOD))
@@ -339,6 +341,7 @@ class RequestReader:
         if b"content-length" in named or b"transfer-encoding" in named:
             # HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
             expects_continue = version == "1.1" and named.get(b"expect", b"").lower() == b"100-continue"
+            self._announced_bytes = int(named.get(b"content-length", 0))  # llhttp accepts only digits
             body = ReceivedBody(self._receiver, expects_continue=expects_continue)
         is_http_1_1 = version == "1.1"
         exchange = Exchange(is_persistent=is_http_1_1 and parser.should_keep_alive(), has_chunks=is_http_1_1, body=body)

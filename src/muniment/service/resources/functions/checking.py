@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from muniment.protocol.errors import TooManyUploads
@@ -41,24 +40,19 @@ class Checks:
         Raises `TooManyUploads` for an upload that waited too long for others of its creator.
         """
         await self._turn(creator)
-        loop = asyncio.get_running_loop()
-        job = self._threads.submit(check)
-
-        def end(_: Future[None]) -> None:
-            # The turn ends with the thread: the check continues after its client disconnects.
-            with suppress(RuntimeError):  # the loop is closed, so nothing waits
-                loop.call_soon_threadsafe(self._end, creator)
-
-        job.add_done_callback(end)
-        await asyncio.wrap_future(job)
+        job = asyncio.get_running_loop().run_in_executor(self._threads, check)
+        # The turn ends with the thread: the check continues after its client disconnects.
+        job.add_done_callback(lambda _: self._end(creator))
+        await asyncio.shield(job)
 
     async def _turn(self, creator: Address) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(creator, deque()).append(turn)
         self._serve()
         try:
-            await asyncio.wait({turn}, timeout=self._queue_seconds_max)
-            self._refuse_late(creator, turn)
+            if not turn.done():
+                await asyncio.wait({turn}, timeout=self._queue_seconds_max)
+                self._refuse_late(creator, turn)
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():

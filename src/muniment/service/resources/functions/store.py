@@ -108,7 +108,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     """
     if taken := await find_taken(transaction, creator, name, version, new.content):
         raise taken
-    await transaction.execute(
+    inserted = await transaction.execute(
         """INSERT INTO functions (digest, content, inputs, created_at_ms, name_key, record) VALUES (?, ?, ?, ?, ?, ?)
            ON CONFLICT DO NOTHING""",
         (
@@ -128,7 +128,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     # No row was inserted: the creator already has this version, with these or with concurrently uploaded bytes.
     if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):
         raise taken
-    record = await find_content(transaction, new.content)
+    record = new.record if inserted else await find_content(transaction, new.content)
     assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
     if new.is_to_pin:
         await pins.add(transaction, pins.cid_of(record).digest, new.created_at_ms)
