@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -289,3 +290,18 @@ async def test_how_a_form_is_split_makes_no_difference(body: bytes, cuts: list[i
 )
 async def test_anything_is_received_or_refused(body: bytes, content_type: str) -> None:
     await outcome(Sent([body], content_type))
+
+
+async def test_a_piece_of_a_file_is_forgotten_before_the_next_one_is_asked_for() -> None:
+    form = part("function.wasm", bytes(900)) + GIVEN + END
+    pieces, users = [form[at : at + 200] for at in range(0, len(form), 200)], list[int]()
+
+    class Watched(Sent):
+        def take(self) -> tuple[bytes, bool]:
+            if self.asked:
+                users.append(sys.getrefcount(pieces[self.asked - 1]))
+            return super().take()
+
+    alone = sys.getrefcount(pieces[0])
+    assert await received(Watched(pieces)) == {"manifest.json": MANIFEST, "function.wasm": bytes(900)}
+    assert users[: len(pieces)] == [alone] * len(pieces)

@@ -277,15 +277,14 @@ class Request:
             raise invalid_parameter(name.decode(), "was sent more than once")
         return value.decode("latin-1")
 
-    async def chunks(self, bytes_max: int) -> AsyncGenerator[bytes]:
-        """The body as it arrives.
+    def chunks(self, bytes_max: int) -> AsyncGenerator[bytes]:
+        """The body as it arrives. A caller that drops a chunk before it asks for the next saves its memory meanwhile.
 
         Raises `BodyTooLarge` before or while reading more than `bytes_max`, `RequestTimeout` when it comes too
         slowly, `UnsupportedMediaType` for a content coding, `ClientGone`.
         """
         self._refuse_unread(bytes_max)
-        async for chunk in self._chunks_from(None, bytes_max):
-            yield chunk
+        return self._chunks_from(None, bytes_max)
 
     async def body(self) -> bytes:
         """The whole body, within the limit for JSON bodies. Raises what `chunks` raises."""
@@ -327,6 +326,7 @@ class Request:
                 raise BodyTooLarge(f"the body has more than {bytes_max} bytes")
             if chunk:
                 yield chunk
+            del chunk
 
     async def _next_chunk(self, deadline: float) -> tuple[bytes, bool]:
         """The next chunk of a body that has not arrived yet."""

@@ -158,8 +158,8 @@ async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]
     parser, files = FormParser(_boundary(request)), _Files(field, due)
     bytes_max = sum(each.bytes_max for each in due.values()) + FRAMING_BYTES_MAX
     async for chunk in request.chunks(bytes_max):
-        for event in parser.feed(chunk):
-            files.take(event)
+        files.take_all(parser.feed(chunk))
+        del chunk  # many uploads wait for their next one
     parser.close()
     files.finish()
 
@@ -173,11 +173,12 @@ class _Files:
         self._seen: set[str] = set()
         self._write: Callable[[memoryview], None] | None = None
 
-    def take(self, event: Part | memoryview) -> None:
-        if isinstance(event, Part):
-            self._write = self._start(event)
-        elif self._write is not None:
-            self._write(event)
+    def take_all(self, events: Iterator[Part | memoryview]) -> None:
+        for event in events:
+            if isinstance(event, Part):
+                self._write = self._start(event)
+            elif self._write is not None:
+                self._write(event)
 
     def _start(self, part: Part) -> Callable[[memoryview], None]:
         name = part.filename
