@@ -97,14 +97,14 @@ class Server:
         """CPU seconds of each process since `before`; workers may have started meanwhile."""
         return [after - before.get(pid, 0.0) for pid, after in self.cpu_seconds().items()]
 
-    def load(self, requests: list[bytes]) -> Load:
+    def load(self, requests: list[bytes], connections: int = CONNECTIONS) -> Load:
         """Send each request once; every answer must be 200."""
         port = self.url.rpartition(":")[2]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump([base64.b64encode(each).decode() for each in requests], file)
             file.flush()
             before = self.cpu_seconds()
-            command = [sys.executable, str(HERE / "load.py"), port, str(CONNECTIONS), file.name]
+            command = [sys.executable, str(HERE / "load.py"), port, str(connections), file.name]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=_LOAD_SECONDS_MAX)
             spent = self.spent_since(before)
         said = json.loads(done.stdout)
