@@ -101,17 +101,18 @@ def _at_most(bound: float, *names: str) -> list[Target]:
 TARGETS = [
     *_at_most(1.7, SEEN_TYPES),
     *_at_most(4, NEW_TYPES),
-    *_at_least(1.1, name_of(ONE, "SQLite", _PEER)),
+    *_at_least(1.15, name_of(ONE, "SQLite", _PEER)),
     *_at_least(1.8, name_of(LIST, "SQLite", _PEER), name_of(LIST, "PostgreSQL", _PEER)),
-    *_at_least(15, name_of(CREATE, "SQLite", _PEER)),
-    *_at_least(3.5, name_of(CREATE, "SQLite", _NATIVE)),
+    *_at_least(11, name_of(CREATE, "SQLite", _PEER)),
+    *_at_least(2.9, name_of(CREATE, "SQLite", _NATIVE)),
     *_at_least(1.6, name_of(ONE, "PostgreSQL", _PEER)),
     *_at_least(20, name_of(CREATE, "PostgreSQL", _PEER)),
+    *_at_least(5, name_of(CREATE, "PostgreSQL", _NATIVE)),
     *_at_most(1.3, *(growth_of(each, growth.ALL) for each in (growth.PAGE, growth.CREATE, growth.DEACTIVATION))),
     # Milliseconds, the create included.
-    *_at_most(100, *(feed_fanout.name_of(engine, across=False) for engine in feed_fanout.ENGINES)),
+    *_at_most(60, *(feed_fanout.name_of(engine, across=False) for engine in feed_fanout.ENGINES)),
     *_at_most(300, *(feed_fanout.name_of(engine, across=True) for engine in feed_fanout.ENGINES)),
-    *_at_most(1.5, client_list.LEAST),
+    *_at_most(1.7, client_list.LEAST),
     *_at_most(15, console_pages.SLOWEST),
 ]
 BY_NAME = {target.name: target for target in TARGETS}
