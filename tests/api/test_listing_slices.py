@@ -38,8 +38,9 @@ PATHS = ("/triggers", "/functions")
 
 
 def record_of(n: int, length: int) -> str:
-    """A record of so many bytes, of which some are in characters of two."""
-    return f'{{"n":{n},"x":"é{"x" * (length - len(str(n)) - 15)}"}}'
+    """A record of so many bytes, of which most are in characters of four: bytes are limited, not characters."""
+    long, short = divmod(length - len(str(n)) - 15, 4)
+    return f'{{"n":{n},"x":"é{"😀" * long}{"x" * short}"}}'
 
 
 async def fill(context: Context, lengths: Sequence[int]) -> list[str]:

@@ -233,9 +233,9 @@ class SqliteDatabase:
             )
             for each in (writing, reading):
                 each.execute("SELECT 1 FROM sqlite_master").fetchone()  # this opens every file
-            # A statement that fires triggers of the database keeps the former content of each page that it changes, so that
-            # it can be undone by itself. SQLite puts more than 64 KiB of that into a file: 10 of the 22 writes to files for
-            # each new trigger.
+            # A statement that fires triggers of the database keeps the former content of each page that it changes, so
+            # that it can be undone by itself. SQLite puts more than 64 KiB of that into a file: 10 of the 22 writes to
+            # files for each new trigger.
             writing.execute("PRAGMA temp_store=MEMORY")
             commits = Commits(
                 writing, Files(self._path), self._last_commit, log_bytes=self._log_bytes, metrics=self._metrics
