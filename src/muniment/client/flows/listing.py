@@ -30,8 +30,9 @@ def proved_page(
 ) -> Flow[Page[T]]:
     """The page at `target`, which has at most `limit` records; `read` decodes them.
 
-    `check`, and what it returns, raise `Forged` for a record that is false or was not asked for. That is raised, or
-    given to `on_forged` and the record is left out: first for the records that `check` refuses.
+    `check`, and what it returns, raise `Forged` for a record that is false or was not asked for. The error is raised;
+    or it is given to `on_forged`, and the record is left out. The errors of `check` come before those of the last
+    parts.
     """
     reply = yield from session.answered(Send("GET", target, headers=JSON))
     listed = read(reply)
