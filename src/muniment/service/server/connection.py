@@ -59,7 +59,7 @@ if sys.version_info >= (3, 12):
 
     def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Serve a request eagerly: most finish without waiting."""
-        return asyncio.Task(serving, eager_start=True)
+        return asyncio.Task(serving, loop=asyncio.get_running_loop(), eager_start=True)  # without a loop it raises
 
 else:
 
