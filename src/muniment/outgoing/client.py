@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
-from muniment.outgoing.answers import Answer, Receipt, answer, content, receipt
+from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
 from muniment.outgoing.lookups import ANYBODY, OnBehalf, StrangersLookups, on_behalf
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Outgoing:
         self._tls = tls
         # None until a request needs them, or `load` was called.
         self._exchanges: Exchanges | None = None
+        self._loading: asyncio.Task[type[Exchanges]] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         """Close the client at the end of the block."""
@@ -98,10 +100,14 @@ class Outgoing:
         """The connections. Loading them takes three megabytes and a tenth of a second of CPU, so a thread does it.
 
         The first request loads them, unless that was done before, and its time limit begins afterwards. A registry that
-        asks no other server never loads them.
+        asks no other server never loads them. Raises `Unreachable` if the client was closed meanwhile.
         """
         if self._exchanges is None:
-            make = await asyncio.to_thread(_loaded)
+            if self._loading is None:
+                self._loading = asyncio.create_task(asyncio.to_thread(_loaded))
+            make = await asyncio.shield(self._loading)  # first requests that wait together go on in their order
+            if self._is_closed:
+                raise Unreachable("closed")
             self._exchanges = self._exchanges or make(
                 allow_private=self._allow_private, connect_seconds_max=self._connect_seconds_max,
                 lookups=self._lookups, tls=self._tls,
@@ -110,6 +116,7 @@ class Outgoing:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._is_closed = True
         if self._exchanges is not None:
             await self._exchanges.close()
         if self._lookups is not None:

@@ -178,3 +178,14 @@ async def test_what_is_no_http_url_is_refused(url: str) -> None:
 )  # fmt: skip
 def test_an_address_is_public_or_not(address: str, public: bool) -> None:  # noqa: FBT001 - an expected value
     assert is_public(ipaddress.ip_address(address)) is public
+
+
+async def test_a_first_request_that_outlives_its_client_makes_no_connection() -> None:
+    async with server() as (port, heads):
+        outgoing = Outgoing(allow_private=True)
+        request = asyncio.create_task(outgoing.get(f"http://127.0.0.1:{port}/", seconds_max=5))
+        await asyncio.sleep(0)  # it loads the connections
+        await outgoing.close()
+        with pytest.raises(Unreachable, match="closed"):
+            await request
+    assert not heads
