@@ -31,6 +31,9 @@ _LENGTH_BYTES: Final = 2
 _PACKED_PIECE_BYTES: Final = 4 * 1024
 # `wbits` of zlib for the format of gzip (RFC 1952).
 _GZIP: Final = 31
+# Of an entry 150 bytes are hashes and signatures, which no level compresses: of a bundle of 110 KB, level 1 leaves
+# 40 KB in a third of the time in which level 9 leaves 38 KB. That time is 9 µs for each entry.
+_GZIP_LEVEL: Final = 1
 
 # Seven groups of digits: a number below 2^63 has at most 19 digits.
 PATH_PATTERN: Final = r"(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?"
@@ -230,7 +233,7 @@ def grow(edge: Edge, entries: list[bytes]) -> Grown:
         return Grown(Edge(size, tail, tiles), [])
     n, level = size // WIDTH - 1, 0
     full = b"".join(map(leaf_hash, tail))
-    changed = [StoredTile(ENTRIES, n, gzip.compress(join_entries(tail), mtime=0)), StoredTile(0, n, full)]
+    changed = [StoredTile(ENTRIES, n, gzip.compress(join_entries(tail), _GZIP_LEVEL, mtime=0)), StoredTile(0, n, full)]
     while True:
         level, place = level + 1, n % WIDTH
         grown = tiles.pop(level, b"") + full_tile_hash(full)
