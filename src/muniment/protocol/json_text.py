@@ -66,7 +66,9 @@ def parse_json(data: bytes) -> Any:
 
 def _outside_strings(data: bytes, without: bytes = b"") -> bytes:
     """`data` without its strings, and without the bytes `without`; where a string is not closed, without the rest."""
-    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, without)
+    if b"\\" in data:  # one byte is found much faster than two are
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    unescaped = data.translate(None, without)
     # Strings that are empty now are removed in one call. Where only brackets are kept, most strings are empty.
     return b"".join(unescaped.replace(b'""', b"").split(b'"')[::2])
 
