@@ -41,7 +41,7 @@ def exit_status(reports: Sequence[Report]) -> int:
 
 
 def shown(reports: Sequence[Report]) -> str:
-    """A line for each URL, each settlement contract and each fault."""
+    """A line for each URL, each settlement contract, each fault and each note."""
     if not reports:
         return "no chain has an RPC URL: balances are off; see --chains"
     lines: list[str] = []
@@ -49,7 +49,7 @@ def shown(reports: Sequence[Report]) -> str:
         answer = f"block {report.block}, {report.block_age_s} s old" if report.block is not None else "no answer"
         lines.append(f"{report.chain.id} {report.chain.name}, URL {report.place}: {answer}")
         lines += [f"  settler {settler}: generation {generation}" for settler, generation in report.generations.items()]
-        lines += [f"  {fault}" for fault in report.faults]
+        lines += [f"  {said}" for said in (*report.faults, *report.notes)]
     return "\n".join(lines)
 
 
@@ -66,6 +66,7 @@ def as_objects(reports: Sequence[Report]) -> list[dict[str, Any]]:
                 {"address": settler, "generation": report.generations.get(settler)} for settler in report.chain.settlers
             ],
             "faults": report.faults,
+            "notes": report.notes,
         }
         for report in reports
     ]

@@ -36,7 +36,8 @@ _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
 class Report:
     """The answers of one URL of one chain. `place` is the position of the URL from 1: the URL itself may hold a key.
 
-    `generations` are those of the settlement contracts. Without `faults` all answers are good.
+    `generations` are those of the settlement contracts. Without `faults` all answers are good. `notes` say what the
+    settings leave out.
     """
 
     chain: Chain
@@ -45,6 +46,7 @@ class Report:
     block_age_s: int | None = None
     generations: dict[Address, int] = field(default_factory=dict[Address, int])
     faults: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
 
 
 async def check(
@@ -95,7 +97,7 @@ async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
     """Find the generation of each settlement contract, which answers only one of the two calls."""
     chain = report.chain
     if not chain.settlers:
-        report.faults.append("no settler is configured: allowances read as 0")
+        report.notes.append("no settler is configured: allowances read as 0, and no settlement is followed")
         return
     asked = [(settler, generation, data) for settler in chain.settlers for generation, data in GENERATION_CALLS]
     calls = [eth_call(data, to=settler, block=chain.block_tag) for settler, _, data in asked]
