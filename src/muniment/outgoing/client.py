@@ -103,7 +103,7 @@ class Outgoing:
         asks no other server never loads them. Raises `Unreachable` if the client was closed meanwhile.
         """
         if self._exchanges is None:
-            if self._loading is None:
+            if self._loading is None or self._loading.done():  # one that failed is tried again
                 self._loading = asyncio.create_task(asyncio.to_thread(_loaded))
             make = await asyncio.shield(self._loading)  # first requests that wait together go on in their order
             if self._is_closed:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from each_row import each_row
-from muniment.outgoing import Outgoing, Unreachable, is_public
+from muniment.outgoing import Outgoing, Unreachable, client as outgoing_client, is_public
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -189,3 +189,19 @@ async def test_a_first_request_that_outlives_its_client_makes_no_connection() ->
         with pytest.raises(Unreachable, match="closed"):
             await request
     assert not heads
+
+
+async def test_connections_that_could_not_be_loaded_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = outgoing_client._loaded
+    failures = [OSError("too many open files")]
+
+    def fails_once() -> object:
+        if failures:
+            raise failures.pop()
+        return load()
+
+    monkeypatch.setattr(outgoing_client, "_loaded", fails_once)
+    async with server() as (port, _), Outgoing(allow_private=True) as outgoing:
+        with pytest.raises(OSError, match="too many"):
+            await outgoing.get(f"http://127.0.0.1:{port}/", seconds_max=5)
+        assert await outgoing.get(f"http://127.0.0.1:{port}/", seconds_max=5) == b"ok"
