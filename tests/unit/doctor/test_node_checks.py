@@ -27,6 +27,9 @@ def test_one_bad_url_of_two_is_a_warning_and_two_fail() -> None:
     good, bad = Report(CHAIN, 1, block=7), Report(CHAIN, 2, faults=["does not answer: unreachable"])
     assert [judge_chain(CHAIN, found).level for found in ([good], [good, bad], [bad, bad], [])] == [0, 1, 2, 2]
     assert "KEY" not in str(judge_chain(CHAIN, [bad]))
+    assert judge_chain(CHAIN, [Report(CHAIN, n, block=7, notes=["no settler"]) for n in (1, 2)]).message == (
+        "block 7; no settler"
+    )
 
 
 @breaks("watcher")

@@ -83,7 +83,8 @@ def judge_chain(chain: Chain, reports: Sequence[Report]) -> Finding:
         return fail(f"its URLs do not answer within {CHAIN_SECONDS_MAX:g} s", remedy, check=check)
     faults = [f"URL {report.place}: {'; '.join(report.faults)}" for report in reports if report.faults]
     if not faults:
-        return ok(f"block {max(report.block or 0 for report in reports)}", check=check)
+        notes = dict.fromkeys(note for report in reports for note in report.notes)
+        return ok("; ".join([f"block {max(report.block or 0 for report in reports)}", *notes]), check=check)
     judge = fail if all(report.faults for report in reports) else warn
     return judge(" · ".join(faults), remedy, check=check)
 
