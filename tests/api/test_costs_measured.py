@@ -37,6 +37,10 @@ ALICE = Wallet(1)
 # to it.
 READS, TOGETHER = 12, 40
 READ = "GET /triggers/{sig}"
+# A unit is 25 µs, the time of a read when units were set, with 92 calls of functions. Now it has 54, and takes less.
+READS_PER_UNIT: Final = 1.25
+# Measurements of a request that seems too dear.
+ATTEMPTS: Final = 5
 # Not in the table: operators have no limit; these two wait for other servers, and streams are charged while they go on.
 OPERATORS = {
     "PUT /intents/{hash}", "POST /intents/{hash}/proposals", "POST /intents/{hash}/logs", "POST /intents/{hash}/status",
@@ -73,13 +77,22 @@ class Sent:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of an operation, with its dearest parameters. `bodies` has one for each call, or one for all."""
+    """A request of an operation, with its dearest parameters. `bodies` has one for each call, or one for all.
+
+    Bodies that are good once come in several `parts`, one for each measurement.
+    """
 
     operation: str
     target: str
     bodies: Sequence[Any] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     status: int = 200
+    parts: int = 1
+
+    def part(self, number: int) -> Asked:
+        size = len(self.bodies) // self.parts
+        at = size * (number % self.parts)
+        return replace(self, bodies=self.bodies[at : at + size])
 
     def request(self, number: int) -> Request:
         path, _, query = self.target.partition("?")
@@ -152,7 +165,7 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
     listed = [sigs[50 * n :][:50] for n in range(12)]
     ended = [{"triggerSigs": each, "signature": ALICE.sign_deactivation(each)} for each in listed]
     asked = {"functionCid": cid, "version": "1.0.0", "input": draft.input, "config": draft.config}
-    logins = [await login_of(client, Wallet(200 + n)) for n in range(2 * TOGETHER)]
+    logins = [await login_of(client, Wallet(200 + n)) for n in range(2 * TOGETHER * ATTEMPTS)]
     new = [replace(draft, version=f"2.0.{n}").signed() for n in range(2 * TOGETHER)]
     long = [replace(draft, version=f"3.0.{n}", input={"note": "x" * 20_000}).signed() for n in range(2 * TOGETHER)]
     forged = {
@@ -217,7 +230,7 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
         Asked("GET /functions/{cid}/proof", f"/functions/{cid}/proof"),
         Asked("GET /deactivations/{signature}/proof", f"/deactivations/{signature}/proof", status=404),
         Asked("POST /users/nonce", "/users/nonce", [{"address": ALICE.address}]),
-        Asked("POST /users/authenticate", "/users/authenticate", logins),
+        Asked("POST /users/authenticate", "/users/authenticate", logins, parts=ATTEMPTS),
         Asked("POST /users/authenticate", "/users/authenticate", [logins[0]], status=401),
         Asked("GET /users/api-key", "/users/api-key", headers=token),
         Asked("POST /users/api-key/rotate", "/users/api-key/rotate", [{}], headers=token),
@@ -289,13 +302,17 @@ def large(number: int) -> bytes:
 async def reads_of(app: Application, asked: Asked, read: Asked) -> tuple[float, float]:
     """What a request costs, in single reads and in units. What seems too dear is measured again, up to four times."""
     reads, units = float("inf"), 0.0
-    for _ in range(5):
+    for attempt in range(ATTEMPTS):
         read_s, _ = await measure(app, read)
-        seconds, units = await measure(app, asked)
+        seconds, units = await measure(app, asked.part(attempt))
         reads = min(reads, seconds / read_s)
-        if reads <= 2 * units:
+        if not is_too_dear(reads, units):
             break
     return reads, units
+
+
+def is_too_dear(reads: float, units: float) -> bool:
+    return reads > 2 * units * READS_PER_UNIT
 
 
 async def test_no_request_takes_more_than_twice_the_cpu_time_that_it_is_charged(
@@ -310,6 +327,6 @@ async def test_no_request_takes_more_than_twice_the_cpu_time_that_it_is_charged(
         reads, units = await reads_of(app, asked, read)
         line = f"{reads:8.1f} reads, {units:8.1f} units: {asked.operation} {asked.target[:70]}"
         print(line)
-        if reads > 2 * units:
+        if is_too_dear(reads, units):
             dear.append(line)
     assert dear == []

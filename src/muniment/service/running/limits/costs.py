@@ -1,4 +1,4 @@
-"""The costs of requests, in units. A unit is 25 µs of CPU: about one read of a single record."""
+"""The costs of requests, in units. A unit is 25 µs of CPU: a little more than a read of a single record."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CONTENT: Final = Cost(1, sent_bytes_per_unit=64 * 1024)
 # A file or a block, which a thread reads and hashes.
 FILE: Final = Cost(20, sent_bytes_per_unit=64 * 1024)
 # Blocks along a path, in a CAR.
-BLOCKS: Final = Cost(26, sent_bytes_per_unit=64 * 1024)
+BLOCKS: Final = Cost(36, sent_bytes_per_unit=64 * 1024)
 # A bundle is received, hashed twice and written to the disk, and its module is checked.
 UPLOAD: Final = Cost(64, received_bytes_per_unit=8 * 1024, counts_cpu=True)
 # Two units for each listed signature, which takes 135 bytes of the body: quotes, comma and 132 characters.
