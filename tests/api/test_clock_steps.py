@@ -177,9 +177,7 @@ async def test_a_process_that_starts_with_a_wrong_clock_is_found_by_others(setti
         assert profile.status_code == 200, "a token of the one is good at the other"
 
 
-async def test_a_wrong_clock_is_not_trusted_because_the_right_one_was_silent_for_seconds(
-    settings: Settings,
-) -> None:
+async def test_a_wrong_clock_is_not_trusted_because_the_right_one_was_silent_for_seconds(settings: Settings) -> None:
     wrong_machine = Machine(ahead_ms=3 * HOUR_MS)
     async with process(settings) as right, process(settings, wrong_machine, steady_ms=60_000) as wrong:
         wrong.machine.passed_ms += FRESH_MS

@@ -90,8 +90,7 @@ async def test_the_page_of_a_trigger_begins_with_its_function_and_schedule(
     places = [page.index(each) for each in parts]
     assert places == sorted(places)
     assert re.search(
-        r'data-words="Threshold, on day 1 of each month at 09:30; its next run, on \d+ [A-Z][^"]+ UTC, does not',
-        page,
+        r'data-words="Threshold, on day 1 of each month at 09:30; its next run, on \d+ [A-Z][^"]+ UTC, does not', page
     )
     ended = (await reader.get(f"/console/triggers/{world.triggers[1]['sig']}")).text
     assert 'id="deactivate"' not in ended

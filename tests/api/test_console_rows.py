@@ -14,15 +14,7 @@ from console_world import HOSTILE, SETTLERS, World
 from muniment.protocol.evm.event_signature import event_topic
 from muniment.service.console import beside, rows
 from muniment.service.context import Context
-from operation_data import (
-    COIN,
-    RECIPIENT,
-    USDC,
-    call_data,
-    dynamic_call_data,
-    swap_data,
-    transfer_data,
-)
+from operation_data import COIN, RECIPIENT, USDC, call_data, dynamic_call_data, swap_data, transfer_data
 from operator_client import IntentDraft, OperationsDraft, OperatorClient, operator_key
 from page_site import Outline
 

@@ -11,14 +11,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 from intents_model import FILTERS, STATUSES, Row, Shelf, draw_body, draw_generation
-from intents_world import (
-    HOUR,
-    SETTLERS,
-    USERS,
-    intent_body,
-    record,
-    record_at,
-)
+from intents_world import HOUR, SETTLERS, USERS, intent_body, record, record_at
 from trigger_world import check_refusal, next_of, walk
 
 from answers import cursor_at, ok

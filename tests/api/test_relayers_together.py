@@ -7,16 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from relayer_world import (
-    ENGINE,
-    MINUTE,
-    TICK,
-    Heard,
-    Silent,
-    World,
-    intents,
-    world,
-)
+from relayer_world import ENGINE, MINUTE, TICK, Heard, Silent, World, intents, world
 
 from builders import event
 from conftest import NOW_MS

@@ -82,11 +82,7 @@ async def test_a_host_that_has_signed_for_a_log_that_the_database_does_not_know(
 
 DAMAGES: dict[str, tuple[LiteralString, object, str]] = {
     "an entry": ("UPDATE tlog_tail SET entry = ? WHERE leaf_index = 257", b"other\n", "has another root"),
-    "a lost entry": (
-        "DELETE FROM tlog_tail WHERE leaf_index = 257 AND length(entry) > ?",
-        0,
-        "lacks the entries 256",
-    ),
+    "a lost entry": ("DELETE FROM tlog_tail WHERE leaf_index = 257 AND length(entry) > ?", 0, "lacks the entries 256"),
     "a hash": ("UPDATE tlog_tiles SET data = ? WHERE level = 0", bytes(32 * 256), "does not begin with the 2 entries"),
     "a hash above": ("UPDATE tlog_tiles SET data = ? WHERE level = 1", bytes(32), "has another root"),
     "a bundle": ("UPDATE tlog_tiles SET data = ? WHERE level = -1", gzip.compress(b"\0\0" * 256), "other hashes"),

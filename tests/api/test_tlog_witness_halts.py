@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import LiteralString
 
 import pytest
-from tlog_witness_world import (
-    grow,
-    one_thinks,
-    restarted,
-    signers,
-)
+from tlog_witness_world import grow, one_thinks, restarted, signers
 from tlog_world import epoch_of
 
 from conftest import NOW_MS, Clock

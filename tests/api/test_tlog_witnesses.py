@@ -7,13 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from tlog_witness_world import (
-    answers,
-    grow,
-    one_thinks,
-    restarted,
-    signers,
-)
+from tlog_witness_world import answers, grow, one_thinks, restarted, signers
 from tlog_world import epoch_of, shown
 
 from conftest import NOW_MS, Clock

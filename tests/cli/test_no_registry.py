@@ -142,8 +142,5 @@ def test_blocks_that_are_not_in_the_configured_place_are_reported(tmp_path: Path
     url, blocks = "postgresql://muniment@127.0.0.1:9/x", tmp_path / "typo/blocks"
     options = ["--database-url", url, "--data-dir", str(tmp_path / "typo")]
     result = CliRunner().invoke(main, ["verify", *options], env={"MUNIMENT_BLOCKS_URL": "file:"})
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: no blocks here: {blocks} is missing; see --data-dir\n",
-    )
+    assert (result.exit_code, result.stderr) == (2, f"Error: no blocks here: {blocks} is missing; see --data-dir\n")
     assert list(tmp_path.iterdir()) == []

@@ -69,11 +69,7 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["login", "--wallet", Wallet().address[2:].lower()], 2, "is an address, which cannot sign"),
         (["triggers", "list", "--signer", "keystore:main"], 1, "invalid-address"),
         (["functions", "list", "--url", "ftp://x"], 2, "http://host"),
-        (
-            ["functions", "list", "--url", "http://user:secret@127.0.0.1"],
-            2,
-            "remove the user and",
-        ),
+        (["functions", "list", "--url", "http://user:secret@127.0.0.1"], 2, "remove the user and"),
         (["verify", "--remote", "ftp://x"], 2, "http://host"),
         (["functions", "list", "--profile", "unknown"], 2, "profile unknown not found; known profiles: none"),
         (["functions", "list", "--url", NOWHERE], 4, "does not answer"),

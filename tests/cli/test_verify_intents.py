@@ -32,8 +32,7 @@ def verify(data_dir: Path) -> Result:
 def tampered(data_dir: Path, table: str, old: str, new: str) -> None:
     with sqlite3.connect(data_dir / "muniment.db") as connection:
         found = connection.execute(
-            f"UPDATE {table} SET record = replace(record, ?, ?) WHERE record LIKE '%' || ? || '%'",
-            (old, new, old),
+            f"UPDATE {table} SET record = replace(record, ?, ?) WHERE record LIKE '%' || ? || '%'", (old, new, old)
         )
         assert found.rowcount == 1
     connection.close()
@@ -90,10 +89,7 @@ def test_intents_of_the_second_form_are_checked_too(second_form: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "what", "old", "new"),
-    [
-        ("intents", "intent", '"opType":4', '"opType":3'),
-        ("intent_proposals", "proposal", f"{7:064x}", f"{8:064x}"),
-    ],
+    [("intents", "intent", '"opType":4', '"opType":3'), ("intent_proposals", "proposal", f"{7:064x}", f"{8:064x}")],
     ids=["operation", "datas"],
 )
 def test_what_no_longer_has_its_hash_in_the_second_form_is_named(

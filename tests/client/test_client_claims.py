@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 from facades_world import bundle, new_intent, signer
 from lies import in_place_of, telling
-from lying_world import (
-    Lying,
-    lying_registry,
-    trigger_reads,
-)
+from lying_world import Lying, lying_registry, trigger_reads
 
 from builders import DOMAIN
 from muniment.client import Forged

@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 from facades_world import draft
 from lies import lies, telling
-from lying_world import (
-    GIVEN,
-    INPUTS,
-    Lying,
-    lying_registry,
-)
+from lying_world import GIVEN, INPUTS, Lying, lying_registry
 
 from builders import Bundle, event
 from middle import Answered, Asked, Forward, always

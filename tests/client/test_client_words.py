@@ -76,8 +76,7 @@ def test_a_login_at_a_registry_with_a_url_is_signed_in_words(asked: str) -> None
 
 @pytest.mark.parametrize("asked", ["https://relay.example.org", f"{URL}:8443", "http://127.0.0.1:8787", ""])
 @pytest.mark.parametrize(
-    "url",
-    [URL, f"{URL}\nURI: {URL}", "https://registry.example.org:x", "registry.example.org", "https://[", f"{URL} "],
+    "url", [URL, f"{URL}\nURI: {URL}", "https://registry.example.org:x", "registry.example.org", "https://[", f"{URL} "]
 )
 def test_a_login_for_another_registry_is_not_signed(asked: str, url: str) -> None:
     fed = Fed()

@@ -60,8 +60,7 @@ def changed(content: dict[str, Any], **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [pytest.param(PBKDF2, id="pbkdf2"), pytest.param(SCRYPT, id="scrypt with r=1", marks=pytest.mark.long)],
+    "content", [pytest.param(PBKDF2, id="pbkdf2"), pytest.param(SCRYPT, id="scrypt with r=1", marks=pytest.mark.long)]
 )
 def test_the_vectors_of_the_definition_are_read(content: dict[str, Any]) -> None:
     assert decrypted(content, PASSWORD.encode()) == KEY

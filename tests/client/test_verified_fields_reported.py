@@ -112,7 +112,7 @@ def function_lies(site: Site) -> dict[str, dict[str, Behaviour]]:
             path: changing(path, lambda record: {**record, "name": "x"}),
         },
         "it has a CID that no function has": {
-            "/functions": changing("/functions", lambda listed: _each(listed, CID=RAW_CID)),
+            "/functions": changing("/functions", lambda listed: _each(listed, CID=RAW_CID))
         },
         "its creator is another wallet, since no time": {
             each: changing(each, lambda answer: _each(answer, creator=STRANGER, createdAt=NO_TIME))

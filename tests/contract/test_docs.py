@@ -234,10 +234,7 @@ async def test_an_unknown_code_has_no_page(client: httpx2.AsyncClient, code: str
 
 def test_text_of_the_document_is_escaped_in_pages() -> None:
     wrapped: Any = _with_markup(document())
-    for page in (
-        reference_page(wrapped, None),
-        error_page("invalid-json", wrapped, None),
-    ):
+    for page in (reference_page(wrapped, None), error_page("invalid-json", wrapped, None)):
         text = page.body.decode()
         assert "<i>" not in text
         assert "&lt;i&gt;" in text

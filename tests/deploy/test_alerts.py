@@ -18,10 +18,7 @@ BY_NAME: Final[dict[str, dict[str, Any]]] = {
 }
 
 # The labels of a case's series that its alert does not have.
-SUMMED: Final = {
-    "MunimentOverloaded": ["code"],
-    "MunimentWatcherGone": ["instance"],
-}
+SUMMED: Final = {"MunimentOverloaded": ["code"], "MunimentWatcherGone": ["instance"]}
 
 
 def test_promtool_takes_the_rules() -> None:

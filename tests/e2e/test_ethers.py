@@ -98,10 +98,7 @@ async def sign_typed_data(wallet: Wallet, params: dict[str, Any]) -> str:
 @inputs
 @configs
 async def test_ethers_signs_a_trigger_that_is_accepted_and_verifies_the_stored_one(
-    client: httpx2.AsyncClient,
-    functions: Functions,
-    values: dict[str, Any],
-    config: dict[str, Any],
+    client: httpx2.AsyncClient, functions: Functions, values: dict[str, Any], config: dict[str, Any]
 ) -> None:
     wallet = Wallet(11)
     asked = {"functionCid": functions.taking(values), "version": "1.0.0", "input": values, "config": config}
@@ -119,10 +116,7 @@ async def test_ethers_signs_a_trigger_that_is_accepted_and_verifies_the_stored_o
 @inputs
 @configs
 async def test_ethers_verifies_a_trigger_that_this_code_has_signed(
-    client: httpx2.AsyncClient,
-    functions: Functions,
-    values: dict[str, Any],
-    config: dict[str, Any],
+    client: httpx2.AsyncClient, functions: Functions, values: dict[str, Any], config: dict[str, Any]
 ) -> None:
     cid = functions.taking(values)
     draft = TriggerDraft(

@@ -51,10 +51,7 @@ def served(front: Front, tmp_path: Path) -> Iterator[Service]:
     front.requests.clear()
     keys = {"AWS_SECRET_ACCESS_KEY_FILE": str(tmp_path / "key"), "AWS_SECRET_ACCESS_KEY": ""}
     (tmp_path / "key").write_text(f"{SECRET}\n")
-    place = {
-        "MUNIMENT_BLOCKS_URL": f"s3://blocks/{tmp_path.name}",
-        "MUNIMENT_LOG_FORMAT": "json",
-    }
+    place = {"MUNIMENT_BLOCKS_URL": f"s3://blocks/{tmp_path.name}", "MUNIMENT_LOG_FORMAT": "json"}
     service = Service(tmp_path / "data", environment=environment(front.port) | keys | place)
     with (tmp_path / "log").open("wb") as log:
         kept = os.dup(2)

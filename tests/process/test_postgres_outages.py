@@ -14,15 +14,7 @@ import pytest
 from answers import answered, ok
 from builders import TriggerDraft, register
 from crashing import Site
-from faults import (
-    ANSWER_SECONDS_MAX,
-    Draft,
-    assert_unavailable,
-    configure,
-    end_our_sessions,
-    until,
-    until_none_of_ours,
-)
+from faults import ANSWER_SECONDS_MAX, Draft, assert_unavailable, configure, end_our_sessions, until, until_none_of_ours
 from loading import reading, until_it_is_ready
 
 pytestmark = pytest.mark.long

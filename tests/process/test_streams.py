@@ -35,8 +35,7 @@ async def test_a_stream_without_a_position_has_new_events(start: Start, connect:
 
 
 async def test_a_client_that_is_cut_off_again_and_again_misses_nothing_and_sees_nothing_twice(
-    start: Start,
-    connect: Connect,
+    start: Start, connect: Connect
 ) -> None:
     site = start()
     chance = random.Random(15)

@@ -507,10 +507,7 @@ DECODERS: tuple[Decoder, ...] = (
             "evm._BASE58 compile",
             "evm._LOGO compile",
         ),
-        frames=(
-            (_TOKENS + _TOKEN, b'"}]}'),
-            (_TOKENS.replace(b"2026-01-01T00:00:00Z", b"@").split(b"@")[0], b'"}'),
-        ),
+        frames=((_TOKENS + _TOKEN, b'"}]}'), (_TOKENS.replace(b"2026-01-01T00:00:00Z", b"@").split(b"@")[0], b'"}')),
         is_on_loop=False,
     ),
 )

@@ -26,10 +26,7 @@ _SECONDS_MAX = 120
 # Beyond the time that the settings below give to a head and to a body.
 _DEADLINE_SECONDS = 43
 # A machine with other work sends a body byte by byte for more than ten seconds.
-SETTINGS = {
-    "MUNIMENT_BODY_TIMEOUT_S": "40",
-    "MUNIMENT_LOG_LEVEL": "error",
-}
+SETTINGS = {"MUNIMENT_BODY_TIMEOUT_S": "40", "MUNIMENT_LOG_LEVEL": "error"}
 _PROBE = b"GET /healthz HTTP/1.1\r\nHost: test\r\nX-Request-Id: probe\r\n\r\n"
 
 

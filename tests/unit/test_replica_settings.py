@@ -31,8 +31,7 @@ def test_every_password_of_read_urls_is_masked() -> None:
 
 
 @each_row(
-    ("primary", "reads"),
-    [("sqlite:///muniment.db", PRIMARY), (PRIMARY, "sqlite:///other.db"), (PRIMARY, "hidden")],
+    ("primary", "reads"), [("sqlite:///muniment.db", PRIMARY), (PRIMARY, "sqlite:///other.db"), (PRIMARY, "hidden")]
 )
 def test_replicas_are_postgresql_beside_postgresql(primary: str, reads: str) -> None:
     with pytest.raises(SettingError, match="database_read_urls") as raised:

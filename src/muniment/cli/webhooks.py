@@ -36,15 +36,7 @@ def webhooks() -> None:
 @click.option("--batch", is_flag=True, help="Send up to 100 events in one request, as a JSON array.")
 @click.option("--operator", default=OPERATOR, show_default=True, help="The operator that owns the webhook.")
 @json_option
-def add_webhook(
-    config: Path | None,
-    url: str,
-    operator: str,
-    *,
-    batch: bool,
-    as_json: bool,
-    **flags: Any,
-) -> None:
+def add_webhook(config: Path | None, url: str, operator: str, *, batch: bool, as_json: bool, **flags: Any) -> None:
     """Add a webhook to URL, and print its id and secret. The secret is shown only once.
 
     Give the secret to the receiver, then run `muniment webhooks test`. Events are sent once that test has passed.

@@ -39,13 +39,7 @@ if TYPE_CHECKING:
     from muniment.client.steps import Flow
     from muniment.protocol.functions.rules import Manifest
     from muniment.protocol.functions.types import Function
-    from muniment.protocol.intents.types import (
-        AnyIntent,
-        AnyProposal,
-        Log as LogLine,
-        LogLevel,
-        Move,
-    )
+    from muniment.protocol.intents.types import AnyIntent, AnyProposal, Log as LogLine, LogLevel, Move
     from muniment.protocol.runs.types import NewRun, Run, RunResult
     from muniment.protocol.triggers.types import Preview, RecordedDeactivation, Trigger
     from muniment.protocol.users.types import Profile
@@ -277,12 +271,7 @@ class AsyncIntents(Operations):
         return await self._driver.run(intents.log(self._session, hash, intents.new_line(level, data, id)))
 
     async def move(
-        self,
-        hash: str,
-        status: str,
-        *,
-        proposal: str | None = None,
-        transaction_hash: str | None = None,
+        self, hash: str, status: str, *, proposal: str | None = None, transaction_hash: str | None = None
     ) -> AnyIntent:
         """Move an intent or one of its proposals to another status. Raises `StatusConflict`."""
         change = intents.new_change(status, proposal, transaction_hash)

@@ -55,12 +55,7 @@ class Writer:
         await self._add(hash, "line for", lambda: intents.log(self._session, hash, intents.new_line(level, data, id)))
 
     async def move(
-        self,
-        hash: str,
-        status: str,
-        *,
-        proposal: str | None = None,
-        transaction_hash: str | None = None,
+        self, hash: str, status: str, *, proposal: str | None = None, transaction_hash: str | None = None
     ) -> None:
         """Queue a move of an intent, or of a proposal to it."""
         await self._add(hash, "move of", lambda: intents.move(

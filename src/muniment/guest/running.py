@@ -79,12 +79,7 @@ class _Running:
 
 
 def run(
-    engine: Engine,
-    job: RunJob,
-    ask: Callable[[Question], Answer],
-    started: Callable[[], None],
-    *,
-    fuel: int = FUEL,
+    engine: Engine, job: RunJob, ask: Callable[[Question], Answer], started: Callable[[], None], *, fuel: int = FUEL
 ) -> Done:
     """What becomes of a run. `started` is called before the first instruction of the module. Never raises."""
     store = new_store(engine, fuel)

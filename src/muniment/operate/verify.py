@@ -275,8 +275,7 @@ async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
     }  # fmt: skip
     for (table, column), values in named.items():
         ((count,),) = await context.database.fetch_slow(
-            f"SELECT count(*) FROM {table} WHERE {column} IN ({placeholders(len(values))}) AND seq = ?",
-            (*values, seq),
+            f"SELECT count(*) FROM {table} WHERE {column} IN ({placeholders(len(values))}) AND seq = ?", (*values, seq)
         )
         if count != len(values):
             return f"rows of {table} are missing"

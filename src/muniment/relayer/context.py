@@ -28,13 +28,7 @@ def settlers_of(chains: Iterable[Chain]) -> list[RunToken]:
 
 
 def context_text(
-    *,
-    sig: Signature,
-    kind: TriggerType,
-    payload: bytes,
-    timestamp_ms: int,
-    user: Address,
-    settlers: Sequence[RunToken],
+    *, sig: Signature, kind: TriggerType, payload: bytes, timestamp_ms: int, user: Address, settlers: Sequence[RunToken]
 ) -> str:
     """The JSON that a function gets. Addresses are in lower case, and `data` is the payload as 0x and hex digits.
 

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 from msgspec import UNSET
 
 from muniment.chains.agreeing import DisagreementError, agreed
-from muniment.chains.nodes import (
-    BEHIND,
-    BLOCK_MAX,
-    NodeLimits,
-    Nodes,
-    block_hash_in,
-    block_number_in,
-    block_time_in,
-)
+from muniment.chains.nodes import BEHIND, BLOCK_MAX, NodeLimits, Nodes, block_hash_in, block_number_in, block_time_in
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.hex import Bytes32

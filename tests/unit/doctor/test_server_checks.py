@@ -15,13 +15,7 @@ import pytest
 
 from breaking import breaks
 from muniment.operate.doctor import database as checks_of_database
-from muniment.operate.doctor.database import (
-    check_clock,
-    check_migrations,
-    check_replicas,
-    check_server,
-    judge_server,
-)
+from muniment.operate.doctor.database import check_clock, check_migrations, check_replicas, check_server, judge_server
 from muniment.operate.doctor.findings import Examined, Finding, Level
 from muniment.service.running.settings import Settings
 from muniment.service.storage import open_database

@@ -80,8 +80,7 @@ def test_a_larger_table_than_runs_have_is_refused() -> None:
 
 
 @each_row(
-    "pointer",
-    ["(i32.const 0)", "(i32.const 7)", "(i32.const -1)", "(i32.const 4194305)", "(i32.const -2147483648)"],
+    "pointer", ["(i32.const 0)", "(i32.const 7)", "(i32.const -1)", "(i32.const 4194305)", "(i32.const -2147483648)"]
 )
 def test_a_pointer_outside_of_the_memory_is_no_text(pointer: str) -> None:
     done = run_here(module(f"(call $log._log (i32.const 3) {pointer})", imports=["log._log"]))

@@ -134,8 +134,7 @@ def test_what_is_of_other_chains_is_refused() -> None:
 
 
 @each_row(
-    ("name", "kind"),
-    [("_transfer", "transfer"), ("_swap", "swap"), ("_evmCall", "evmCall"), ("_sendIntent", "intent")],
+    ("name", "kind"), [("_transfer", "transfer"), ("_swap", "swap"), ("_evmCall", "evmCall"), ("_sendIntent", "intent")]
 )
 def test_intents_are_kept_in_their_order_as_they_were_sent(name: str, kind: str) -> None:
     texts = Texts()

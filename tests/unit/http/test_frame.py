@@ -17,10 +17,7 @@ PAGE = Page("A <title>", html("<h1>Body</h1>"), "triggers", "../triggers", ("a.j
 
 
 @each_row("base", ["http://host", "http://host/registry"])
-@each_row(
-    "path",
-    ["/console", "/console/triggers", "/console/triggers/0x12", "/docs", "/errors/x", "/console/"],
-)
+@each_row("path", ["/console", "/console/triggers", "/console/triggers/0x12", "/docs", "/errors/x", "/console/"])
 def test_the_root_is_found_from_every_page(base: str, path: str) -> None:
     assert urljoin(f"{base}{path}", root_from(path)) == f"{base}/"
 

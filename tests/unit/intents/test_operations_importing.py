@@ -11,14 +11,7 @@ from test_importing import NOW_MS, World
 
 from muniment.service.context import Context
 from muniment.service.storage.database import Transaction
-from operator_client import (
-    FAR_DEADLINE,
-    IntentDraft,
-    OperationsDraft,
-    log,
-    operations_proposal,
-    proposal,
-)
+from operator_client import FAR_DEADLINE, IntentDraft, OperationsDraft, log, operations_proposal, proposal
 
 pytestmark = pytest.mark.spoils_events("rows are removed between two imports")
 TABLES = (

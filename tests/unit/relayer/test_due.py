@@ -96,8 +96,7 @@ def test_a_gap_ends_with_the_trigger() -> None:
 
 
 @each_row(
-    ("now", "decided", "wake"),
-    [(NOON - 1, 0, NOON), (NOON, 0, NOON + HOUR), (NOON - 5 * HOUR, NOON, NOON + HOUR)],
+    ("now", "decided", "wake"), [(NOON - 1, 0, NOON), (NOON, 0, NOON + HOUR), (NOON - 5 * HOUR, NOON, NOON + HOUR)]
 )
 def test_a_trigger_is_looked_at_again_at_the_next_tick(now: int, decided: int, wake: int) -> None:
     assert HOURLY.look(Seen(NOON - 9 * HOUR, decided), now).wake_ms == wake

@@ -53,9 +53,7 @@ async def test_a_transaction_that_waited_for_a_later_one_is_refused_and_succeeds
     assert [row[0] for row in rows] == ["1", "2", "3"]
 
 
-async def test_two_processes_that_change_the_same_intents_leave_every_version_in_order(
-    postgres_url: str,
-) -> None:
+async def test_two_processes_that_change_the_same_intents_leave_every_version_in_order(postgres_url: str) -> None:
     dice = random.Random(7)
     hashes = [number.to_bytes(32) for number in range(1, INTENTS + 1)]
     processes = [PostgresDatabase(postgres_url, PATIENT) for _ in range(2)]

@@ -67,9 +67,7 @@ async def test_one_signature_is_taken_by_one_consent(two: itertools.cycle[Postgr
     assert sum(isinstance(each, SignatureTaken) for each in outcomes) == 39
 
 
-async def test_a_row_is_never_dated_before_the_last_row(
-    two: itertools.cycle[PostgresDatabase],
-) -> None:
+async def test_a_row_is_never_dated_before_the_last_row(two: itertools.cycle[PostgresDatabase]) -> None:
     await create(next(two), trigger(1, created_at_ms=1_000))
     assert ": 1000}" in await create(next(two), trigger(2, created_at_ms=5))
 

@@ -252,9 +252,7 @@ async def test_jobs_of_a_closed_loop_are_done(tmp_path: Path) -> None:
     await made.close()
 
 
-async def test_a_loop_that_ends_before_it_starts_a_group_leaves_that_to_another(
-    database: SqliteDatabase,
-) -> None:
+async def test_a_loop_that_ends_before_it_starts_a_group_leaves_that_to_another(database: SqliteDatabase) -> None:
     async def submit_and_end() -> None:
         writing = database.write(add("left"))
         writing.send(None)  # as far as to wait for its outcome

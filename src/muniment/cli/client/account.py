@@ -19,14 +19,7 @@ from muniment.cli.client.service import (
     service_options,
     signer_of_place,
 )
-from muniment.cli.output import (
-    Column,
-    print_note,
-    printable,
-    shape_options,
-    show_all,
-    show_one,
-)
+from muniment.cli.output import Column, print_note, printable, shape_options, show_all, show_one
 from muniment.durable import make_directory, whole_file
 
 if TYPE_CHECKING:

@@ -46,9 +46,7 @@ _NEXT: Final = {
     "unknown-path": "does a registry answer at this URL? See --url",
     "conflicting-credentials": "unset MUNIMENT_API_KEY or MUNIMENT_OPERATOR_KEY",
 }
-_MORE: Final = {
-    "too-many-logins": "; or log in once for many commands: export MUNIMENT_API_KEY=$(muniment api-key)",
-}
+_MORE: Final = {"too-many-logins": "; or log in once for many commands: export MUNIMENT_API_KEY=$(muniment api-key)"}
 _LOGIN: Final = "run `muniment login`"
 
 

@@ -37,12 +37,7 @@ class Finding:
 
     def shown(self) -> dict[str, str]:
         """The members of a JSON object."""
-        return {
-            "check": self.check,
-            "level": self.level.name.lower(),
-            "message": self.message,
-            "remedy": self.remedy,
-        }
+        return {"check": self.check, "level": self.level.name.lower(), "message": self.message, "remedy": self.remedy}
 
 
 Findings: TypeAlias = Finding | Sequence[Finding]

@@ -16,14 +16,7 @@ from muniment.client import AsyncRegistry, KeySigner, TriggerNotFound
 from muniment.operate.in_process import InProcess
 from muniment.operate.sample_day.intents import SampleIntent, intents_alone, run_of, runs_of
 from muniment.operate.sample_day.operator import renew_key
-from muniment.operate.sample_day.triggers import (
-    ADDRESSES,
-    TRIGGERS,
-    SampleFunction,
-    SampleTrigger,
-    functions,
-    time_of,
-)
+from muniment.operate.sample_day.triggers import ADDRESSES, TRIGGERS, SampleFunction, SampleTrigger, functions, time_of
 from muniment.operate.sample_day.wallets import KEYS, RELAYER
 from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.lifecycle import INTENT_MOVES, reachable

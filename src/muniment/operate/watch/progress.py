@@ -69,12 +69,7 @@ async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], blo
 
 
 async def advance(
-    tx: Transaction,
-    chain_id: int,
-    settlers: Sequence[Address],
-    first: int,
-    seen: Sequence[Block],
-    limits: WatchLimits,
+    tx: Transaction, chain_id: int, settlers: Sequence[Address], first: int, seen: Sequence[Block], limits: WatchLimits
 ) -> None:
     """Store that the blocks from `first` to the last of `seen` were followed, and keep the hashes of `seen`.
 

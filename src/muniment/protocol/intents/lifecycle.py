@@ -91,12 +91,7 @@ class Recorded(NamedTuple):
     chain_transaction_hash: bytes | None
 
     def merge(
-        self,
-        status: str | None,
-        new: AnyNewIntent | AnyNewProposal | StatusChange,
-        *,
-        diagram: Diagram,
-        several: bool,
+        self, status: str | None, new: AnyNewIntent | AnyNewProposal | StatusChange, *, diagram: Diagram, several: bool
     ) -> Claim:
         """The claim after operators sent `new`: the status moves forward, and each transaction is set once.
 

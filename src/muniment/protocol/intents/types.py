@@ -96,8 +96,7 @@ Signers = Annotated[
 ]
 Op = Annotated[int, Meta(ge=0, le=3, description="0 Swap, 1 Transfer, 2 EvmCall, 3 SvmCall", examples=[1])]
 OpType = Annotated[
-    int,
-    Meta(ge=0, le=4, description="0 Swap, 1 Transfer, 2 Call, 3 CrossChainSwap, 4 DynamicCall", examples=[1]),
+    int, Meta(ge=0, le=4, description="0 Swap, 1 Transfer, 2 Call, 3 CrossChainSwap, 4 DynamicCall", examples=[1])
 ]
 Datas = Annotated[
     list[HexString], Meta(min_length=1, max_length=OPERATIONS_MAX, description="One for each operation of the intent")

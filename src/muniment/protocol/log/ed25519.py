@@ -37,9 +37,7 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
     """
     try:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - the extra may be missing
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - as above
-            Ed25519PublicKey,
-        )
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - as above
     except ImportError:
         raise LibraryMissing(_MISSING) from None
     try:
@@ -51,9 +49,7 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 def _private(private_key: bytes) -> Ed25519PrivateKey:
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - the extra may be missing
-            Ed25519PrivateKey,
-        )
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - the extra may be missing
     except ImportError:
         raise LibraryMissing(_MISSING) from None
     return Ed25519PrivateKey.from_private_bytes(private_key)

@@ -106,13 +106,10 @@ class Settings:
         "sqlite:///muniment.db", "Database; a relative SQLite path is inside the data directory"
     )
     database_read_urls: str = _setting(
-        "",
-        "Streaming replicas of PostgreSQL that answer listings and records: comma-separated URLs of one server each",
+        "", "Streaming replicas of PostgreSQL that answer listings and records: comma-separated URLs of one server each"
     )
     replica_lag_s_max: int = _setting(
-        5,
-        "Largest age in seconds of data from a replica; replicas serve as long without the primary",
-        at_least=1,
+        5, "Largest age in seconds of data from a replica; replicas serve as long without the primary", at_least=1
     )
     blocks_url: str = _setting(
         "",
@@ -127,8 +124,7 @@ class Settings:
     host: str = _setting("127.0.0.1", "Address to listen on")
     port: int = _setting(8787, "Port to listen on; 0: any free port", at_least=0, at_most=65_535)
     trusted_proxies: str = _setting(
-        "",
-        "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: `X-Forwarded-For` is ignored",
+        "", "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: `X-Forwarded-For` is ignored"
     )
     metrics_from: str = _setting(
         "127.0.0.0/8, ::1/128",
@@ -163,8 +159,7 @@ class Settings:
         "", "Base URL of a price API in the format of DefiLlama's `coins`; empty: no price API"
     )
     prices_file: str = _setting(
-        "",
-        "TOML or JSON file of fixed prices, `chainId:address` to US dollars; used after price feeds, before the API",
+        "", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; used after price feeds, before the API"
     )
     balances_timeout_s: int = _setting(5, "Timeout of GET /users/tokens in seconds", at_least=1)
     settlement_grace_s: int = _setting(
@@ -226,8 +221,7 @@ class Settings:
     log_format: str = _setting("console", "Format of the log on standard error: console or json")
     log_level: str = _setting("info", "Lowest level of the log: debug, info, warning or error")
     log_requests: str = _setting(
-        "none",
-        "Requests with a line in the log: none, slow, errors (500 and above) or all (this costs throughput)",
+        "none", "Requests with a line in the log: none, slow, errors (500 and above) or all (this costs throughput)"
     )
     log_slow_ms: int = _setting(1_000, "Milliseconds from which a request is slow", at_least=1)
     trace_endpoint: str = _setting(
@@ -368,9 +362,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-[0-9]{1,2})?")
 
 
 def load_settings(
-    flags: Mapping[str, object] | None = None,
-    environ: Mapping[str, str] | None = None,
-    config: Path | None = None,
+    flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None, config: Path | None = None
 ) -> Settings:
     """The effective settings. Flags that are None and variables that are empty were not given.
 

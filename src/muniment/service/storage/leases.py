@@ -46,8 +46,7 @@ class Lease:
         An expired lease stays with its holder until another process takes it. Raises `LeaseLostError`.
         """
         renewed = await tx.execute(
-            "UPDATE leases SET until_ms = ? WHERE name = ? AND holder = ?",
-            (now_ms + self.lasts_ms, self.name, holder),
+            "UPDATE leases SET until_ms = ? WHERE name = ? AND holder = ?", (now_ms + self.lasts_ms, self.name, holder)
         )
         if renewed != 1:
             raise LeaseLostError

@@ -171,10 +171,7 @@ async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: 
     if row is None:
         return
     intent, settler, deadline = _Subject.of(row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
-    rows = await tx.fetch(
-        f"SELECT n, {_SUBJECT_COLUMNS} FROM intent_proposals WHERE intent_seq = ? ORDER BY n",
-        (seq,),
-    )
+    rows = await tx.fetch(f"SELECT n, {_SUBJECT_COLUMNS} FROM intent_proposals WHERE intent_seq = ? ORDER BY n", (seq,))
     numbered = [(cast("int", row[0]), _Subject.of(row[1:])) for row in rows]
     facts = await _facts(tx, seq, settler)
     is_changed = await _apply_to_proposals(tx, seq, numbered, facts)
@@ -238,10 +235,7 @@ async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[
 
 
 def _deciding(
-    claim: Claim,
-    subjects: Sequence[bytes],
-    named: Sequence[bytes | None],
-    facts: Mapping[bytes, Sequence[Fact]],
+    claim: Claim, subjects: Sequence[bytes], named: Sequence[bytes | None], facts: Mapping[bytes, Sequence[Fact]]
 ) -> Fact | None:
     """The fact that decides: a success about one of `subjects`, else a failure when all `named` transactions failed.
 

@@ -21,14 +21,7 @@ from muniment.protocol.intents.lifecycle import (
     Recorded,
     status_as_read,
 )
-from muniment.protocol.intents.types import (
-    FIRST,
-    LOGS_MAX,
-    SECOND,
-    NewIntent,
-    RecordedIntent,
-    RecordedOperationsIntent,
-)
+from muniment.protocol.intents.types import FIRST, LOGS_MAX, SECOND, NewIntent, RecordedIntent, RecordedOperationsIntent
 from muniment.protocol.wire import encode, iso_time
 from muniment.service.resources import operators
 from muniment.service.resources.intents import parts, store

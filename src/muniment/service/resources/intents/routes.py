@@ -127,10 +127,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     ),
 )  # fmt: skip
 async def append_proposal(
-    context: Context,
-    caller: OperatorCaller,
-    hash: Bytes32,
-    body: AnyNewProposal,
+    context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewProposal
 ) -> Ready[AnyProposal]:
     """Append a proposal to an intent.
 

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 from muniment.protocol.log.checkpoints import Checkpoint, parse_checkpoint
 from muniment.protocol.log.fields import HASH_BYTES, SIZE_MAX
 from muniment.protocol.log.notes import parse_note
-from muniment.protocol.log.tiles import (
-    ENTRIES,
-    WIDTH,
-    full_tile_hash,
-    hashes_from,
-    split_entries,
-    tiles_for,
-    unpacked,
-)
+from muniment.protocol.log.tiles import ENTRIES, WIDTH, full_tile_hash, hashes_from, split_entries, tiles_for, unpacked
 from muniment.protocol.log.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
 from muniment.service.resources.log import store
 from muniment.service.resources.log.facts import SOURCES

@@ -32,13 +32,7 @@ from muniment.service.http.reply import JSON, Ready
 from muniment.service.http.request import Request
 from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log import store
-from muniment.service.resources.log.facts import (
-    SOURCES,
-    Waiting,
-    deactivation_entry,
-    function_entry,
-    trigger_entry,
-)
+from muniment.service.resources.log.facts import SOURCES, Waiting, deactivation_entry, function_entry, trigger_entry
 from muniment.service.resources.log.reading import Part, Tail, read_part, read_proof
 from muniment.service.resources.log.store import Epoch
 from muniment.service.resources.triggers import store as triggers

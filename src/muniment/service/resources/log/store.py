@@ -168,8 +168,7 @@ async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
     """
     row = msgspec.structs.astuple(new)[:-2]
     added = await transaction.execute(
-        f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({placeholders(len(row))}) ON CONFLICT DO NOTHING",
-        row,
+        f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({placeholders(len(row))}) ON CONFLICT DO NOTHING", row
     )
     if not added:
         raise Overtaken

@@ -118,10 +118,7 @@ async def _changing(database: Reader | Transaction, rows: Sequence[Row]) -> _Cha
     names = {each.operator for listed_records in records.values() for each in listed_records}
     intents = {each for row in rows for each in outputs_of(row[4])}
     return _Changing(
-        records,
-        await revoked_among(database, sorted(names)),
-        await triggers_of(database, sorted(intents)),
-        conflicts,
+        records, await revoked_among(database, sorted(names)), await triggers_of(database, sorted(intents)), conflicts
     )
 
 

@@ -20,15 +20,7 @@ from muniment.protocol.users.types import (
 )
 from muniment.protocol.wire import encode
 from muniment.service.auth.caller import TokenCaller, api_key, issue_token, key_set
-from muniment.service.auth.nonces import (
-    USED_NONCES,
-    WINDOW_MS,
-    Nonce,
-    issue_nonce,
-    signed_nonce,
-    use_nonce,
-    window_at,
-)
+from muniment.service.auth.nonces import USED_NONCES, WINDOW_MS, Nonce, issue_nonce, signed_nonce, use_nonce, window_at
 from muniment.service.auth.secrets import ring_of
 from muniment.service.context import Context
 from muniment.service.http.operation import Answer, operation

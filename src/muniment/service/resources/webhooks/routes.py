@@ -123,12 +123,7 @@ async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Re
 
 
 @operation("PATCH", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
-async def update_webhook(
-    context: Context,
-    caller: HookCaller,
-    id: WebhookId,
-    body: WebhookUpdate,
-) -> Ready[Webhook]:
+async def update_webhook(context: Context, caller: HookCaller, id: WebhookId, body: WebhookUpdate) -> Ready[Webhook]:
     """Change a webhook.
 
     What the body leaves out stays. With another URL it is `pending` until a test.
@@ -161,12 +156,7 @@ async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) ->
 
 
 @operation("POST", "/webhooks/{id}/replay", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, CursorTooOld))
-async def replay_webhook(
-    context: Context,
-    caller: HookCaller,
-    id: WebhookId,
-    body: Replay,
-) -> Ready[Webhook]:
+async def replay_webhook(context: Context, caller: HookCaller, id: WebhookId, body: Replay) -> Ready[Webhook]:
     """Deliver events again, or skip some.
 
     The cursor moves to the given one, and the events after it come next.

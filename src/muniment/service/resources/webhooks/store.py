@@ -170,10 +170,7 @@ async def lock(tx: Transaction, hook_id: bytes) -> Hook | None:
 async def made_by(reader: Reader, maker: Maker) -> list[Hook]:
     """The hooks of a maker, oldest first."""
     condition, value = _made_by(maker)
-    rows = await reader.fetch(
-        f"SELECT {_COLUMNS} FROM webhooks WHERE {condition} ORDER BY created_at_ms, id",
-        (value,),
-    )
+    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE {condition} ORDER BY created_at_ms, id", (value,))
     return [_hook(row) for row in rows]
 
 

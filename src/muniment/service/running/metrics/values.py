@@ -378,11 +378,7 @@ def _histogram_lines(family: Family, series: Series, regions: _Regions) -> list[
         count += size
         lines.append(f'{PREFIX}{name}_bucket{{{before}le="{bound}"}} {_number(count)}')
     braces = f"{{{labels}}}" if labels else ""
-    return [
-        *lines,
-        f"{PREFIX}{name}_sum{braces} {_number(total)}",
-        f"{PREFIX}{name}_count{braces} {_number(count)}",
-    ]
+    return [*lines, f"{PREFIX}{name}_sum{braces} {_number(total)}", f"{PREFIX}{name}_count{braces} {_number(count)}"]
 
 
 def _number(value: float) -> str:
