@@ -19,8 +19,9 @@ _WIDTH = 80 - 2 - 2 - 2 - 2
 
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command, int]]:
     """The path of each command, the command, and the columns of its summary in the help of its group."""
-    width = _WIDTH - max(map(len, group.commands))
-    for name, command in group.commands.items():
+    shown = {name: command for name, command in group.commands.items() if not command.hidden}
+    width = _WIDTH - max(map(len, shown))
+    for name, command in shown.items():
         yield f"{path} {name}".lstrip(), command, width
         if isinstance(command, click.Group):
             yield from commands(command, f"{path} {name}".lstrip())

@@ -30,6 +30,9 @@ _RUN_A_REGISTRY: Final = {
     "relayer": "relayer:relayer", "pins": "blocks:pins", "webhooks": "webhooks:webhooks", "tlog": "tlog:tlog",
 }  # fmt: skip
 
+# The commands that are gone.
+_REMOVED: Final[Mapping[str, str]] = {}
+
 
 class _Commands(MutableMapping[str, click.Command]):
     """The commands by name. The module of a command is loaded when the command is read: together they take 2 MB."""
@@ -91,7 +94,7 @@ class _Sections(click.Group):
 
 @click.group(
     cls=_Sections,
-    commands=_Commands({**_USE_A_REGISTRY, **_RUN_A_REGISTRY}),
+    commands=_Commands({**_USE_A_REGISTRY, **_RUN_A_REGISTRY, **_REMOVED}),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="muniment", message="muniment %(version)s")

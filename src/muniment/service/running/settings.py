@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
+from muniment.service.running.removed import REMOVED, refusal_text
 
 if TYPE_CHECKING:
     from muniment.service.running.limits.policies import Name as PolicyName, Policy
@@ -357,6 +358,11 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
+def _variables(name: str) -> tuple[str, str]:
+    """The variable of a setting, and that of a file with its value."""
+    return variable(name), f"{variable(name)}_FILE"
+
+
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-[0-9]{1,2})?")
 
@@ -366,8 +372,8 @@ def load_settings(
 ) -> Settings:
     """The effective settings. Flags that are None and variables that are empty were not given.
 
-    Raises `SettingError`, also for an unknown name in the file. Unknown names in the environment are ignored:
-    orchestrators put their own variables there. `environment.unread_variables` names them.
+    Raises `SettingError`, also for an unknown name in the file, and for a setting that is gone. Unknown names in the
+    environment are ignored: orchestrators put their own variables there. `environment.unread_variables` names them.
     """
     environ = os.environ if environ is None else environ
     values = _from_file(config) if config else {}
@@ -385,12 +391,15 @@ def _from_file(config: Path) -> dict[str, object]:
     known = {each.name for each in fields(Settings)}
     for name in values:
         if name not in known:
-            raise SettingError(f"{config}: there is no setting {name}")
+            raise SettingError(f"{config}: {refusal_text(name) or f'there is no setting {name}'}")
     return values
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     values: dict[str, object] = {}
+    for removed in REMOVED:
+        if name := next((each for each in _variables(removed) if environ.get(each)), None):
+            raise SettingError(f"{name}: {refusal_text(removed)}")
     for each in fields(Settings):
         name = variable(each.name)
         if given := environ.get(name):
