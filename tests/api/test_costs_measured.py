@@ -246,7 +246,6 @@ async def seeded(context: Context, client: httpx2.AsyncClient, clock: Clock) -> 
         Asked("POST /webhooks/{id}/replay", f"/webhooks/{hook_id}/replay", [{"cursor": start}], token),
         Asked("POST /webhooks/{id}/resume", f"/webhooks/{hook_id}/resume", [b""], token, 409),
         Asked("DELETE /webhooks/{id}", "/webhooks/mnh_" + "0" * 32, [b""], token, 404),
-        Asked("GET /.well-known/webhooks/{id}", f"/.well-known/webhooks/{hook_id}"),
         Asked("GET /.well-known/jwks.json", "/.well-known/jwks.json"),
         Asked("GET /healthz", "/healthz"),
         Asked("GET /openapi.json", "/openapi.json"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import WebhookVerificationError
 from trigger_world import check_refusal
 from webhooks_world import Maker
@@ -74,9 +73,9 @@ async def test_the_secret_is_neither_shown_again_nor_stored(operator: Maker, con
     path = f"/webhooks/{added['webhook']['id']}"
     for answer in ((await operator.call("GET", path)).text, (await operator.call("GET", "/webhooks")).text):
         assert "whsec_" not in answer
-    mac_key = b64decode(added["secret"][6:])
+    raw_key = b64decode(added["secret"][6:])
     for row in await context.database.fetch("SELECT * FROM webhooks"):
-        assert mac_key not in row
+        assert raw_key not in row
         assert not any(added["secret"] in value for value in row if isinstance(value, str))
 
 
@@ -159,22 +158,8 @@ async def test_of_a_removed_webhook_nothing_is_left(
     check_refusal(await operator.call("DELETE", path), 404, "webhook-not-found")
 
 
-async def test_signatures_count_for_the_public_key(
-    client: httpx2.AsyncClient, operator: Maker, receiver: Receiver
-) -> None:
-    path = await operator.added(receiver.url)
-    await operator.done("POST", f"{path}/test")
-    (received,) = receiver.received
-    (key,) = (await client.get(f"/.well-known{path}")).json()["keys"]
-    assert key == (await operator.done("GET", path))["publicKey"]
-    signed = f"{received.fields['webhook-id']}.{received.fields['webhook-timestamp']}.".encode() + received.body
-    first, *_, last = received.fields["webhook-signature"].split(" ")
-    assert (first[:4], last[:3]) == ("v1a,", "v1,")
-    Ed25519PublicKey.from_public_bytes(b64decode(key.removeprefix("whpk_"))).verify(b64decode(first[4:]), signed)
-
-
 async def test_both_secrets_sign_for_a_day_after_a_rotation(
-    client: httpx2.AsyncClient, operator: Maker, receiver: Receiver, clock: Clock, context: Context
+    operator: Maker, receiver: Receiver, clock: Clock, context: Context
 ) -> None:
     added = await operator.add(receiver.url)
     path = f"/webhooks/{added['webhook']['id']}"
@@ -185,8 +170,7 @@ async def test_both_secrets_sign_for_a_day_after_a_rotation(
     await operator.done("POST", f"{path}/test")
     for secret in (added["secret"], rotated["secret"]):
         receiver.received[-1].verify(secret)
-    assert len(receiver.received[-1].fields["webhook-signature"].split(" ")) == 4
-    assert len((await client.get(f"/.well-known{path}")).json()["keys"]) == 2
+    assert len(receiver.received[-1].fields["webhook-signature"].split(" ")) == 2
 
     hook = await store.find(context.database, bytes.fromhex(path[-32:]))
     assert hook is not None
@@ -196,7 +180,6 @@ async def test_both_secrets_sign_for_a_day_after_a_rotation(
     receiver.received[-1].verify(rotated["secret"])
     with pytest.raises(WebhookVerificationError):
         receiver.received[-1].verify(added["secret"])
-    assert len((await client.get(f"/.well-known{path}")).json()["keys"]) == 1
 
 
 async def test_a_replay_moves_the_cursor(client: httpx2.AsyncClient, operator: Maker) -> None:

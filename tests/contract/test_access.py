@@ -105,7 +105,6 @@ TABLE = {
     "POST /webhooks/{id}/rotate": WITH_KEY_OR_TOKEN,
     "POST /webhooks/{id}/test": WITH_KEY_OR_TOKEN,
     "GET /webhooks/{id}/attempts": WITH_KEY_OR_TOKEN,
-    "GET /.well-known/webhooks/{id}": public(),
     "GET /healthz": public(),
     "GET /readyz": public(),
     "GET /metrics": public(),  # for peers in `metrics_from`

@@ -179,7 +179,7 @@ def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: C
 
 
 async def _added(context: Context, changed: Awaitable[Hook]) -> tuple[Webhook, str]:
-    """A webhook with new keys, and its secret."""
+    """A webhook with a new key, and its secret."""
     from muniment.service.resources.webhooks import managing
 
     hook = await changed

@@ -388,7 +388,7 @@ class TooManyWebhooks(Conflicting, code="too-many-webhooks", title="Too many web
 
 
 class WebhookNotConfirmed(Conflicting, code="webhook-not-confirmed", title="Webhook is not confirmed"):
-    """The webhook waits for an answer to its challenge, or for new keys; only then can deliveries go on."""
+    """The webhook waits for an answer to its challenge, or for a new secret; only then can deliveries go on."""
 
 
 class Limited(Refusal):

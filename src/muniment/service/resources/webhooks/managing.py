@@ -28,7 +28,7 @@ from muniment.service.resources.webhooks.hook_state import reset_failures
 from muniment.service.resources.webhooks.sending import Sent, check_url, newest_secret_id, send, signers_of
 from muniment.service.resources.webhooks.store import Attempt, Hook, Maker
 from muniment.service.resources.webhooks.types import (
-    OLD_KEYS_MS,
+    OLD_KEY_MS,
     RETIRED,
     ChallengeResult,
     Webhook,
@@ -177,7 +177,7 @@ def replayed(context: Context, hook: Hook, position: Position) -> Hook:
 
 
 def rotated(context: Context, hook: Hook) -> Hook:
-    """The hook with new keys, of the newest secret. The old keys sign too for a day, unless their secret is retired.
+    """The hook with a new key, of the newest secret. The old one signs too for a day, unless its secret is retired.
 
     If it is, a test must show that the receiver uses the new secret.
     """
@@ -185,7 +185,7 @@ def rotated(context: Context, hook: Hook) -> Hook:
     after = replace(hook, secret_id=newest_secret_id(secrets), key_generation=hook.key_generation + 1)
     if signers_of(secrets, hook, now_ms) is None or hook.status == "suspended":
         return replace(after, old_secret_id=None, old_until_ms=None, status="pending", reason=UNCONFIRMED)
-    return replace(after, old_secret_id=hook.secret_id, old_until_ms=now_ms + OLD_KEYS_MS)
+    return replace(after, old_secret_id=hook.secret_id, old_until_ms=now_ms + OLD_KEY_MS)
 
 
 def secret_text(context: Context, hook: Hook) -> str:
@@ -198,8 +198,7 @@ def secret_text(context: Context, hook: Hook) -> str:
 
 def shown(context: Context, hook: Hook, letters: list[DeadLetter] | None = None) -> Webhook:
     """The hook for the API. It is shown as suspended as soon as its secret is retired, before the next delivery."""
-    signers = signers_of(context.secrets(), hook, context.clock.now_ms())
-    is_retired = signers is None and hook.status != "disabled"
+    is_retired = hook.status != "disabled" and signers_of(context.secrets(), hook, context.clock.now_ms()) is None
     return Webhook(
         id=WebhookId.from_raw(hook.id),
         url=WebhookUrl(hook.url),
@@ -209,7 +208,6 @@ def shown(context: Context, hook: Hook, letters: list[DeadLetter] | None = None)
         status="suspended" if is_retired else hook.status,
         reason=RETIRED if is_retired else hook.reason,
         cursor=Position.at(hook.epoch, hook.seq),
-        public_key="" if signers is None else signers.current.public_text,
         failures=hook.failures,
         failing_since=None if hook.failing_since_ms is None else iso_time(hook.failing_since_ms),
         due_at=iso_time(hook.due_at_ms) if hook.failures and hook.status == "active" else None,
@@ -318,7 +316,7 @@ async def run_test(
 
     `client` are the names of a client whose tests are limited; empty for others.
 
-    Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its keys was retired, and `Overloaded`.
+    Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its key was retired, and `Overloaded`.
     """
     hook = await get(context, maker, hook_id)
     with _slot(maker, client):

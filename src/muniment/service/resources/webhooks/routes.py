@@ -28,7 +28,6 @@ from muniment.service.resources.feed.waiting import client_names
 from muniment.service.resources.operators import OperatorCaller
 from muniment.service.resources.webhooks import managing, store
 from muniment.service.resources.webhooks.managing import run_test
-from muniment.service.resources.webhooks.sending import signers_of
 from muniment.service.resources.webhooks.store import Maker
 from muniment.service.resources.webhooks.types import (
     ChallengeResult,
@@ -37,7 +36,6 @@ from muniment.service.resources.webhooks.types import (
     Webhook,
     WebhookAttempt,
     WebhookId,
-    WebhookKeys,
     WebhookSecret,
     WebhookUpdate,
 )
@@ -173,9 +171,9 @@ async def replay_webhook(context: Context, caller: HookCaller, id: WebhookId, bo
 
 @operation("POST", "/webhooks/{id}/rotate", cost=24, sheds=Shed.LATE, refuses=(WebhookNotFound,))
 async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:
-    """Give a webhook new keys.
+    """Give a webhook a new secret.
 
-    The answer has the new secret, which is not shown again. For 24 hours each request is signed with the old keys too.
+    The answer has it, and it is not shown again. For 24 hours each request is signed with the old secret too.
     A suspended webhook becomes `pending`: POST …/test when the receiver has the new secret.
     """
     edited = await managing.change(context, caller.maker, id, lambda hook: managing.rotated(context, hook))
@@ -206,21 +204,6 @@ async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> 
     return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
 
 
-@operation("GET", "/.well-known/webhooks/{id}", cost=2, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
-async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:
-    """Read the public keys of a webhook.
-
-    Anybody can check the signatures `v1a` with them. For 24 hours after a rotation the old keys are listed too.
-    """
-    _require_webhooks(context)
-    hook = await store.find(context.database, id.raw)
-    signers = None if hook is None else signers_of(context.secrets(), hook, context.clock.now_ms())
-    if signers is None:
-        raise WebhookNotFound("no webhook with this id has keys")
-    keys = WebhookKeys(keys=[each.public_text for each in signers if each is not None])
-    return Ready(encode(keys), (JSON, (b"cache-control", b"public, max-age=60")))
-
-
 async def _shown(context: Context, hook: Hook) -> Ready[Webhook]:
     letters = await store.dead_letters(context.database, hook.id)
     return Ready(encode(managing.shown(context, hook, letters)), _PRIVATE)
@@ -242,5 +225,4 @@ OPERATIONS = (
     rotate_webhook,
     test_webhook,
     list_attempts,
-    get_webhook_keys,
 )

@@ -1,9 +1,8 @@
 """Signed requests to receivers: slots, keys, signatures, and one POST (Standard Webhooks 1.0, standardwebhooks.com).
 
-HKDF-SHA256 (RFC 5869) derives two keys for each hook and key generation from a secret of the ring; no key is stored.
-`<webhook-id>.<webhook-timestamp>.<body>` gets two kinds of signature: `v1`, an HMAC-SHA256, which only the receiver can
-check, and `v1a`, Ed25519, which a receiver cannot make: it proves to others that this registry sent the request. The
-texts of keys are `whsec_` and `whpk_`, each before base64. URLs never reach a log: they may carry a secret.
+HKDF-SHA256 (RFC 5869) derives a key for each hook and key generation from a secret of the ring; no key is stored. The
+signature `v1` is an HMAC-SHA256 of `<webhook-id>.<webhook-timestamp>.<body>`. The text of a key is `whsec_` and base64.
+URLs never reach a log: they may carry a secret.
 
 Slots limit concurrent requests, in total, by host, and for slow receivers. A receiver that was slow counts as slow for
 ten minutes: one that is slow every other time must not take a quick slot each time.
@@ -21,9 +20,6 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from muniment.outgoing import OnBehalf, Unreachable, is_public
 from muniment.protocol.errors import InvalidBody
@@ -156,33 +152,30 @@ _USER_AGENT: Final = "Muniment-Webhooks"
 _KEYS_KEPT: Final = 2_048
 
 
-class HookKeys(NamedTuple):
-    """The keys of one generation; only `secret_text` is shown, and only to the maker of the hook."""
+class HookKey(NamedTuple):
+    """The key of one generation; only `secret_text` is shown, and only to the maker of the hook."""
 
-    mac_key: bytes
-    signing_key: Ed25519PrivateKey
+    raw: bytes
 
     def __repr__(self) -> str:
-        """Without the keys: they must not reach a log."""
-        return "HookKeys()"
+        """Without the key: it must not reach a log."""
+        return "HookKey()"
 
     @property
     def secret_text(self) -> str:
         """The secret of the receiver: `whsec_` and base64."""
-        return "whsec_" + b64encode(self.mac_key).decode("ascii")
+        return "whsec_" + b64encode(self.raw).decode("ascii")
 
-    @property
-    def public_text(self) -> str:
-        """The public key: `whpk_` and base64."""
-        raw = self.signing_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-        return "whpk_" + b64encode(raw).decode("ascii")
+    def signature(self, signed: bytes) -> str:
+        """The signature of these bytes: `v1,` and base64."""
+        return "v1," + b64encode(hmac.digest(self.raw, signed, sha256)).decode("ascii")
 
 
 class Signers(NamedTuple):
     """The keys that sign now: `current`, and for a day after a rotation `old`."""
 
-    current: HookKeys
-    old: HookKeys | None
+    current: HookKey
+    old: HookKey | None
 
 
 def newest_secret_id(secrets: Sequence[bytes]) -> str:
@@ -201,7 +194,7 @@ def signers_of(secrets: Sequence[bytes], hook: Hook, now_ms: int) -> Signers | N
     return Signers(current, old)
 
 
-def _find(secrets: Sequence[bytes], hook_id: bytes, secret_id: str, generation: int) -> HookKeys | None:
+def _find(secrets: Sequence[bytes], hook_id: bytes, secret_id: str, generation: int) -> HookKey | None:
     raw = tuple(secrets)
     for secret, each in zip(ring_of(raw).secrets, raw, strict=True):
         if secret.id == secret_id:
@@ -210,35 +203,22 @@ def _find(secrets: Sequence[bytes], hook_id: bytes, secret_id: str, generation: 
 
 
 @lru_cache(maxsize=_KEYS_KEPT)
-def _derived(secret: bytes, hook_id: bytes, generation: int) -> HookKeys:
-    about = b" " + hook_id + generation.to_bytes(8)
-    signing_key = Ed25519PrivateKey.from_private_bytes(derive_key(secret, "webhook ed25519", about))
-    return HookKeys(derive_key(secret, "webhook mac", about), signing_key)
+def _derived(secret: bytes, hook_id: bytes, generation: int) -> HookKey:
+    return HookKey(derive_key(secret, "webhook mac", b" " + hook_id + generation.to_bytes(8)))
 
 
 def signed_fields(signers: Signers, message_id: str, timestamp_s: int, body: bytes) -> list[tuple[str, str]]:
     """The header fields that sign a request; `message_id` has no dot, `timestamp_s` is in Unix seconds.
 
-    The current `v1` comes last: some libraries read only the part after the last comma.
+    The current one comes last: some libraries read only the part after the last comma.
     """
     signed = f"{message_id}.{timestamp_s}.".encode() + body
-    current, old = signers
-    signatures = [_v1a(current, signed), _v1(current, signed)]
-    if old is not None:
-        signatures[1:1] = [_v1a(old, signed), _v1(old, signed)]
+    signatures = [key.signature(signed) for key in (signers.old, signers.current) if key is not None]
     return [
         ("webhook-id", message_id),
         ("webhook-timestamp", str(timestamp_s)),
         ("webhook-signature", " ".join(signatures)),
     ]
-
-
-def _v1(keys: HookKeys, signed: bytes) -> str:
-    return "v1," + b64encode(hmac.digest(keys.mac_key, signed, sha256)).decode("ascii")
-
-
-def _v1a(keys: HookKeys, signed: bytes) -> str:
-    return "v1a," + b64encode(keys.signing_key.sign(signed)).decode("ascii")
 
 
 class Sent(NamedTuple):

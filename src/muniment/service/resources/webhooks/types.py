@@ -18,13 +18,13 @@ URL_LENGTH_MAX: Final = 2_000
 ATTEMPTS_KEPT: Final = 100
 # With this many dead letters a hook is disabled: its receiver does not understand the events.
 DEAD_LETTERS_MAX: Final = 100
-# How long the old keys sign too after a rotation: a day to give the receiver the new secret.
-OLD_KEYS_MS: Final = 86_400_000
+# How long the old key signs too after a rotation: a day to give the receiver the new secret.
+OLD_KEY_MS: Final = 86_400_000
 
 # The outcome of a request that the receiver answered 2xx.
 DELIVERED: Final = "delivered"
 # The reason of a suspended hook.
-RETIRED: Final = "the secret of its keys was retired; rotate gives it new ones"
+RETIRED: Final = "the secret of its key was retired; rotate gives it a new one"
 _ID: Final = re.compile(r"mnh_[0-9a-f]{32}")
 # RFC 3986 without the characters that only credentials and fragments need. Other letters must be escaped.
 _URL: Final = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]+(?:/[!$&-;=?A-Z_a-z~%]*)?")
@@ -32,7 +32,7 @@ _ADDRESS_EXAMPLE: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 _POSITION_EXAMPLE: Final = "ZS0wYmFkY2FmZS0xMDA"
 
 # pending: the receiver has not answered the challenge yet. active: events are delivered. disabled: after failures, or
-# at the wish of the receiver. suspended: the secret of its keys was retired.
+# at the wish of the receiver. suspended: the secret of its key was retired.
 WebhookStatus = Literal["pending", "active", "disabled", "suspended"]
 
 
@@ -135,7 +135,6 @@ class Webhook(Record, frozen=True, omit_defaults=True):
     batch: bool
     status: WebhookStatus
     cursor: Annotated[Position, Meta(description="The last event that was delivered or moved to dead letters")]
-    public_key: Annotated[str, Meta(description="Of the signatures `v1a`; empty: the webhook is suspended")]
     failures: Annotated[int, Meta(description="Attempts in a row that failed")]
     created_at: DateTime
     reason: Annotated[str, Meta(description="Why it is not active")] | None = None
@@ -149,7 +148,7 @@ class Webhook(Record, frozen=True, omit_defaults=True):
 
     example: ClassVar[dict[str, Any]] = {
         "id": "mnh_" + "0a" * 16, "url": "https://hooks.example.org/muniment", "batch": False, "status": "active",
-        "cursor": _POSITION_EXAMPLE, "publicKey": "whpk_" + "A" * 43 + "=", "failures": 0,
+        "cursor": _POSITION_EXAMPLE, "failures": 0,
         "createdAt": "2026-11-20T19:48:00.123Z", "filters": WebhookFilters.example,
     }  # fmt: skip
 
@@ -158,7 +157,7 @@ class WebhookSecret(Record, frozen=True):
     """A webhook and the secret of its receiver, which is shown only here."""
 
     webhook: Webhook
-    secret: Annotated[str, Meta(description="Of the signatures `v1`: `whsec_` and 32 bytes in base64")]
+    secret: Annotated[str, Meta(description="Of the signatures: `whsec_` and 32 bytes in base64")]
 
     example: ClassVar[dict[str, Any]] = {"webhook": Webhook.example, "secret": "whsec_" + "A" * 43 + "="}
 
@@ -194,11 +193,3 @@ class ChallengeResult(Record, frozen=True, omit_defaults=True):
     took_ms: Annotated[int, Meta(ge=0, description="Milliseconds until its answer")]
 
     example: ClassVar[dict[str, Any]] = {"status": "active", "outcome": "delivered", "tookMs": 31}
-
-
-class WebhookKeys(Record, frozen=True):
-    """The public keys of a webhook, the current one first; each checks signatures `v1a`."""
-
-    keys: Annotated[list[str], Meta(description="`whpk_` and 32 bytes in base64, see Standard Webhooks 1.0")]
-
-    example: ClassVar[dict[str, Any]] = {"keys": ["whpk_" + "A" * 43 + "="]}

@@ -511,8 +511,8 @@ END;
 --   slot            its number among the hooks of its maker: the unique indexes below keep their limit
 --   types, filters  JSON: which events it gets; NULL: all
 --   status          `muniment.service.resources.webhooks.types.WebhookStatus`; `reason`: why it is not active
---   secret_id       the secret of the ring from which its keys are derived, with its `key_generation`
---   old_secret_id   the same of the keys before, which sign too until `old_until_ms`
+--   secret_id       the secret of the ring from which its key is derived, with its `key_generation`
+--   old_secret_id   the same of the key before, which signs too until `old_until_ms`
 --   epoch, seq      the last event that was delivered or moved to dead letters
 --   due_at_ms       when the next delivery may begin
 --   failures        attempts in a row that failed, the first of them at `failing_since_ms`
