@@ -445,7 +445,7 @@ class Overloaded(Unavailable, code="overloaded", title="Overloaded"):
 
 
 class ClockInDoubt(Unavailable, code="clock-in-doubt", title="Clock in doubt"):
-    """The clock stepped, or differs from other clocks: nothing is registered until it is trusted again."""
+    """The clock stepped, or differs from the database's: nothing is registered until it is trusted again."""
 
 
 class NotReady(Unavailable, code="not-ready", title="Not ready"):

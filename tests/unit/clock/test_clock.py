@@ -53,24 +53,24 @@ def test_while_the_clock_is_in_doubt_time_goes_on_by_the_monotonic_one() -> None
 
 
 @each_row(("apart_ms", "words"), [(3 * HOUR_MS, "3 h ahead of"), (-360_000, "6 min behind")])
-def test_a_clock_that_stands_apart_goes_by_the_reference(apart_ms: int, words: str) -> None:
+def test_a_clock_that_stands_apart_goes_by_the_databases(apart_ms: int, words: str) -> None:
     machine = Machine()
     clock = machine.clock()
     right = machine.wall_ms - machine.monotonic_ms - apart_ms
-    clock.compare(right, "the database's clock")
+    clock.compare(right)
     assert clock.now_ms() == machine.wall_ms - apart_ms
     doubt = clock.doubt()
     assert doubt is not None
     assert doubt.reason == f"the clock is {words} the database's clock"
     machine.pass_ms(STEADY_MS)
-    clock.compare(machine.wall_ms - machine.monotonic_ms, "the database's clock")
+    clock.compare(machine.wall_ms - machine.monotonic_ms)
     assert clock.doubt() is None, "the other clock was steady for as long"
 
 
-def test_a_clock_near_to_the_reference_is_trusted_and_goes_by_it() -> None:
+def test_a_clock_near_to_the_databases_is_trusted_and_goes_by_it() -> None:
     machine = Machine()
     clock = machine.clock()
-    clock.compare(machine.wall_ms - machine.monotonic_ms - 2_000, "the database's clock")
+    clock.compare(machine.wall_ms - machine.monotonic_ms - 2_000)
     assert clock.now_ms() == machine.wall_ms - 2_000
     clock.require()
 

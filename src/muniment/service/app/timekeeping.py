@@ -1,4 +1,4 @@
-"""Compares this process's clock with the database's, or with those of the machine's other processes."""
+"""Looks at the clock of a service every second, and compares it with that of the database's server."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.protocol.errors import Unavailable
-from muniment.service.running.clock import APART_MS_MAX, SharedOffset, Steadiness
+from muniment.service.running.clock import Steadiness
 
 if TYPE_CHECKING:
     from muniment.service.context import Context
     from muniment.service.running.clock import Clock
 
-# Between two comparisons. A process notices steps of its own clock whenever it reads the time.
+# Between two looks. A step of the own clock is noticed whenever the time is read, too.
 _LOOK_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
 
 class Timekeeper:
-    """Compares the clock of a process with others while the process runs."""
+    """Judges the clock of a process while the process runs."""
 
     def __init__(self, context: Context) -> None:
-        """Compare `context.clock`, unless it is always trusted."""
+        """Judge `context.clock`, unless it is always trusted."""
         self._context = context
         self._servers = Steadiness(context.clock.steady_ms)
         self._servers_offset_ms: int | None = None
-        self._shared: SharedOffset | None = None
 
     async def run(self) -> None:
-        """Compare every second until it is cancelled."""
+        """Look every second until it is cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Compare once."""
+        """Look once."""
         if self._context.clock.is_always_trusted:
             return
         try:
@@ -49,10 +48,7 @@ class Timekeeper:
 
     async def _compare(self, clock: Clock) -> None:
         asked_ms = clock.monotonic_ms()
-        time_ms = await self._context.database.time_ms()
-        if time_ms is None:
-            self._compare_with_processes(clock)
-        else:
+        if (time_ms := await self._context.database.time_ms()) is not None:
             self._compare_with_server(clock, time_ms, asked_ms)
         clock.doubt()  # which logs it
 
@@ -65,15 +61,4 @@ class Timekeeper:
         earliest, latest, last = time_ms - now_ms, time_ms - asked_ms, self._servers_offset_ms
         offset_ms = (earliest + latest) // 2 if last is None else min(max(last, earliest), latest)
         self._servers_offset_ms = offset_ms
-        clock.compare(self._servers.read(offset_ms, now_ms), "the database's clock")
-
-    def _compare_with_processes(self, clock: Clock) -> None:
-        """Compare with the last trusted offset of this machine's processes, and write it if this clock is trusted."""
-        if self._shared is None:
-            self._shared = SharedOffset(self._context.settings.data_dir / "clock")
-        now_ms, offset_ms = clock.monotonic_ms(), clock.offset_ms
-        trusted_ms = self._shared.read(now_ms)
-        is_near = trusted_ms is None or abs(offset_ms - trusted_ms) <= APART_MS_MAX
-        clock.compare(None if is_near else trusted_ms, "the clock of another process of this machine")
-        if clock.doubt() is None:
-            self._shared.write(offset_ms, now_ms)
+        clock.compare(self._servers.read(offset_ms, now_ms))

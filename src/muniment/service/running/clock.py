@@ -1,31 +1,22 @@
-"""The clock of a process: the machine's clock, checked against its monotonic clock and other clocks."""
+"""The clock of a process: the machine's clock, checked against its monotonic clock and the database's clock."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from muniment.protocol.errors import ClockInDoubt
-from muniment.service.running.shared_memory import SharedFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # How far a clock may be moved within the time in which it must be steady, and how far two clocks may differ: the
-# length of a nonce's window, so that a log-in succeeds at each of two processes.
+# length of a nonce's window, so that a log-in succeeds at each of two services.
 APART_MS_MAX: Final = 5 * 60 * 1000
 # How long a clock that stepped must be steady before it is trusted.
 STEADY_MS: Final = 5 * 60 * 1000
-# A shared offset of this age is ignored: its writer has ended. A process may wait for some seconds for a processor.
-FRESH_MS: Final = 10_000
 
 _LONG_SECONDS: Final = 600
-# A monotonic time, and the offset at that time.
-_WRITTEN: Final = struct.Struct("=qq")
 
 _log = structlog.get_logger(__name__)
 
@@ -96,7 +87,7 @@ class Clock:
     """The time of day, in milliseconds since 1970, and whether it is in doubt.
 
     While the machine's clock is in doubt, the time goes on from its last trusted value by the monotonic clock, so it
-    stays near to the truth. With a reference clock (see `compare`) it is the time of the reference clock.
+    stays near to the truth. Once it was compared with the database's clock, it is the time of that clock.
     """
 
     def __init__(
@@ -107,7 +98,8 @@ class Clock:
         self._monotonic_ms = monotonic_ms
         self.steady_ms = steady_ms
         self._own = Steadiness(steady_ms)
-        self._reference: int | None = None
+        # The time of the database's clock minus the monotonic time.
+        self._database_ms: int | None = None
         self._apart_at_ms: int | None = None
         self._apart = ""
         self._logged = ""
@@ -131,23 +123,15 @@ class Clock:
         """Whether the clock is never in doubt."""
         return self._wall_ms is self._monotonic_ms
 
-    @property
-    def offset_ms(self) -> int:
-        """The machine's present time minus the monotonic time, in milliseconds."""
-        return self._wall_ms() - self._monotonic_ms()
-
-    def compare(self, offset_ms: int | None, name: str) -> None:
-        """Follow a reference clock from now on; with None, the machine's clock again.
-
-        `offset_ms` is the time of the reference clock minus the monotonic time; `name` names that clock in messages.
-        """
+    def compare(self, offset_ms: int) -> None:
+        """Follow the database's clock from now on, whose time minus the monotonic time is `offset_ms`."""
         monotonic_ms, _ = self._read()
-        self._reference = offset_ms
-        apart_ms = 0 if offset_ms is None else self.offset_ms - offset_ms
+        self._database_ms = offset_ms
+        apart_ms = self._wall_ms() - monotonic_ms - offset_ms
         if abs(apart_ms) > APART_MS_MAX:
             self._apart_at_ms = monotonic_ms
             where = "ahead of" if apart_ms > 0 else "behind"
-            self._apart = f"the clock is {span(apart_ms)} {where} {name}"
+            self._apart = f"the clock is {span(apart_ms)} {where} the database's clock"
         elif self._apart_at_ms is not None and monotonic_ms - self._apart_at_ms >= self.steady_ms:
             self._apart_at_ms = None
 
@@ -177,7 +161,7 @@ class Clock:
         """The monotonic time, and the time."""
         monotonic_ms = self._monotonic_ms()
         offset_ms = self._own.read(self._wall_ms() - monotonic_ms, monotonic_ms)
-        return monotonic_ms, monotonic_ms + (offset_ms if self._reference is None else self._reference)
+        return monotonic_ms, monotonic_ms + (offset_ms if self._database_ms is None else self._database_ms)
 
     def _log_change(self, found: Doubt | None) -> None:
         reason = found.reason if found else ""
@@ -187,28 +171,6 @@ class Clock:
                 _log.warning("the clock is in doubt", reason=reason)
             else:
                 _log.info("the clock is trusted again")
-
-
-class SharedOffset:
-    """The last trusted offset on this machine, shared by the processes of a data directory. Milliseconds.
-
-    The processes have one monotonic clock, so their offsets can be compared. Each process that trusts its clock writes
-    its offset here every second. A process whose clock differs from a recent offset does not trust its clock.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Share the file at `path`. Raises `OSError`."""
-        self._file = SharedFile(path, _WRITTEN.size)
-
-    def read(self, now_ms: int) -> int | None:
-        """The offset, if it was written within the last `FRESH_MS` of the monotonic clock. Raises `OSError`."""
-        at_ms, offset_ms = _WRITTEN.unpack(self._file.read(0, _WRITTEN.size))
-        # A time in the future is from before a restart of the machine.
-        return offset_ms if at_ms and 0 <= now_ms - at_ms < FRESH_MS else None
-
-    def write(self, offset_ms: int, now_ms: int) -> None:
-        """Write the offset of a trusted clock. Raises `OSError`."""
-        self._file.write(0, _WRITTEN.pack(now_ms, offset_ms))
 
 
 def span(ms: int) -> str:
