@@ -1,4 +1,4 @@
-"""HTTP/1.1 requests that offer HTTP/2, as Java's client sends them by default: served as HTTP/1.1, then closed."""
+"""Requests that offer HTTP/2, as Java's client and `curl --http2` send them: served as HTTP/1.1, then closed."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ BODY_BYTES_WAITING_MAX: Final = 64 * 1024
 class Exchange:
     """One request and its answer."""
 
-    __slots__ = ("body", "has_chunks", "is_offer", "is_persistent", "is_started", "is_whole", "reply", "request")
+    __slots__ = ("body", "has_chunks", "is_persistent", "is_started", "is_whole", "reply", "request")
 
     request: Request
 
@@ -50,8 +50,6 @@ class Exchange:
         self.body = body
         self.is_whole = False
         self.is_started = False
-        # Whether the client offered another protocol: requests that follow may be unread.
-        self.is_offer = False
         # The answer to a malformed request, which bypasses the application; None for other requests.
         self.reply: Reply | None = None
 
@@ -233,7 +231,6 @@ class RequestReader:
         self._is_in_trailers = False
         # Whether a request has ended in this read.
         self._is_read_parted = False
-        self._is_offer = False
         self._chunks = self._body_bytes = self._announced_bytes = 0
 
     @property
@@ -264,7 +261,7 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as stopped:
-            self._ignore_offer(data[stopped.args[0] :])
+            self._read_body_of_offer(data[stopped.args[0] :])
         except HttpParserError as error:
             if not self._is_broken:  # else `_stop` made the error
                 self._refuse(_refusal_of(error))
@@ -299,7 +296,7 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         """A head is complete."""
         self.is_in_head = False
-        if not self._parser.should_upgrade():  # else the parser stops after this head, see `_ignore_offer`
+        if self._open is None:  # else this is the head of `_read_body_of_offer`
             self._begin(self._parser)
 
     def on_chunk_header(self) -> None:
@@ -322,6 +319,8 @@ class RequestReader:
         self._is_in_trailers = False
         self._is_read_parted = True
         if self._open is not None:
+            if self._open.body is not None and self._parser.should_upgrade():
+                return  # the body follows, see `_read_body_of_offer`
             self._open.finish()
             self._is_broken = not self._open.is_persistent  # no request can follow
             self._open = None
@@ -337,6 +336,8 @@ class RequestReader:
         method = _METHODS.get(parser.get_method())
         if method is None:
             self._stop(MethodNotImplemented(UNKNOWN_METHOD))
+        if method == "CONNECT":
+            self._stop(MalformedRequest("CONNECT is not supported: this server is not a proxy"))
         body: ReceivedBody | None = None
         if b"content-length" in named or b"transfer-encoding" in named:
             # HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
@@ -344,31 +345,26 @@ class RequestReader:
             self._announced_bytes = int(named.get(b"content-length", 0))  # llhttp accepts only digits
             body = ReceivedBody(self._receiver, expects_continue=expects_continue)
         is_http_1_1 = version == "1.1"
-        exchange = Exchange(is_persistent=is_http_1_1 and parser.should_keep_alive(), has_chunks=is_http_1_1, body=body)
+        # An offer of another protocol is ignored, and the connection ends after the answer (RFC 9110 section 7.8).
+        is_persistent = is_http_1_1 and parser.should_keep_alive() and not parser.should_upgrade()
+        exchange = Exchange(is_persistent=is_persistent, has_chunks=is_http_1_1, body=body)
         path, query = path_and_query(target)
         exchange.request = Request(
             method, path, query, fields, body or NO_BODY,
             peer=self._receiver.peer, named=named, head_bytes_max=self._head_bytes,
         )  # fmt: skip
-        exchange.is_offer = self._is_offer
         self._open = exchange
         self._receiver.begin(exchange)
 
-    def _ignore_offer(self, rest: bytes) -> None:
-        """Serve a request that offers another protocol in HTTP/1.1, and close (RFC 9110 section 7.8).
-
-        The parser would skip its body, so another parser gets the same head without the offer, and then `rest`. The
-        bytes after CONNECT are of an unknown protocol.
-        """
-        method = self._parser.get_method()
-        if method == b"CONNECT":
-            self._refuse(MalformedRequest("CONNECT is not supported: this server is not a proxy"))
+    def _read_body_of_offer(self, rest: bytes) -> None:
+        """Read the body of a request that offers another protocol: llhttp takes it for bytes of that protocol."""
+        if self._open is None:  # it has none
             return
-        kept = [field for field in self._fields if field[0] not in {b"connection", b"upgrade"}]
-        lines = b"".join(b"%b: %b\r\n" % field for field in (*kept, (b"connection", b"close")))
-        first = b"%b %b HTTP/%b\r\n" % (method, b"".join(self._target), self._parser.get_http_version().encode())
-        self._parser, self._is_offer = HttpRequestParser(self), True
-        self._parse(b"%b%b\r\n%b" % (first, lines, rest))
+        coding = self._open.request.header(b"transfer-encoding")
+        framing = b"transfer-encoding: chunked" if coding else b"content-length: %d" % self._announced_bytes
+        self._parser = HttpRequestParser(self)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % framing)
+        self._parse(rest)
 
     def _stop(self, refusal: Refusal) -> NoReturn:
         """Refuse from within the parser's call, and stop it."""
