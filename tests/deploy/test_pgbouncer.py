@@ -1,4 +1,4 @@
-"""The PgBouncer files, with a PgBouncer: what works in each mode, and what the service says where it does not.
+"""The PgBouncer files, with a PgBouncer: session mode works, and the service names transaction mode.
 
 PgBouncer is the one that is installed, or the one that the variable PGBOUNCER names.
 """
@@ -28,28 +28,13 @@ from ports import free_port
 from postgres import Cluster, as_user, unprivileged
 from service import Service
 
-# As in `pgbouncer.ini`, the first release that keeps prepared statements.
-KEEPS_STATEMENTS = (1, 21)
+NAMED = "a connection pooler in transaction mode is in front of the database: set it to session mode"
 WRITES = 30
 PYTHON = Path(sys.executable)
 
 
 def pgbouncer() -> Path:
     return Path(os.environ["PGBOUNCER"]) if "PGBOUNCER" in os.environ else installed("pgbouncer")
-
-
-def release() -> tuple[int, int]:
-    """The release of PgBouncer, as 1.21 is (1, 21)."""
-    said = run(pgbouncer(), "--version").stdout
-    found = re.match(r"PgBouncer (\d+)\.(\d+)", said)
-    assert found, said
-    return int(found[1]), int(found[2])
-
-
-def needs_kept_statements() -> None:
-    """Skip the test if PgBouncer is too old for transaction mode."""
-    if release() < KEEPS_STATEMENTS:
-        pytest.skip("PgBouncer is older than 1.21; PGBOUNCER names another one")
 
 
 def wait_until_it_listens(port: int) -> None:
@@ -140,46 +125,38 @@ def services_of(folder: Path, url: str) -> Generator[list[Service]]:
         yield [first, second]
 
 
-async def test_in_session_mode_everything_works(tmp_path: Path, cluster: Cluster) -> None:
-    with pooler(cluster, pool_mode="session", max_prepared_statements="") as url:
+async def test_the_shipped_file_serves_in_session_mode(tmp_path: Path, cluster: Cluster) -> None:
+    with pooler(cluster) as url:
         done = run(PYTHON, "-m", "muniment", "migrate", MUNIMENT_DATABASE_URL=url)
         assert done.returncode == 0, done.stderr
         with services_of(tmp_path, url) as services:
             await write_and_read(services)
 
 
-async def test_in_transaction_mode_everything_works_with_the_shipped_file(tmp_path: Path, cluster: Cluster) -> None:
-    needs_kept_statements()
-    with pooler(cluster) as url, services_of(tmp_path, url) as services:
-        await write_and_read(services)
-
-
-def test_in_transaction_mode_a_migration_is_refused(cluster: Cluster) -> None:
-    needs_kept_statements()
-    with pooler(cluster) as url:
-        done = run(PYTHON, "-m", "muniment", "migrate", MUNIMENT_DATABASE_URL=url)
-    assert done.returncode != 0
-    assert "give `muniment migrate` the URL of the server itself" in done.stderr
-
-
-async def test_a_pooler_that_loses_statements_is_named_and_nothing_is_written(tmp_path: Path, cluster: Cluster) -> None:
+async def test_a_pooler_in_transaction_mode_is_named_and_nothing_is_written(tmp_path: Path, cluster: Cluster) -> None:
     with Service(tmp_path / "data", environment={"MUNIMENT_DATABASE_URL": cluster.url("site")}) as service:
         async with client_of(service) as client:
             cid = await deploy(client)
-    lost = {"max_prepared_statements": "0" if release() >= KEEPS_STATEMENTS else ""}
-    with pooler(cluster, **lost) as url:
+    with pooler(cluster, pool_mode="transaction") as url:
         service = Service(tmp_path / "data", environment={"MUNIMENT_DATABASE_URL": url}).launch_and_listen()
         try:
-            async with client_of(service) as client:
-                bodies = [TriggerDraft(cid, version=f"1.{number}.0").signed() for number in range(WRITES)]
-                asked = [client.post("/triggers", json=body) for body in bodies]
-                asked += [client.get(path) for path in ("/readyz", "/triggers", "/functions") for _ in range(10)]
-                for answer in await asyncio.gather(*asked):
-                    assert answer.status_code == 503, answer.text
-                    assert "a connection pooler in transaction mode" in answer.text
-                    assert int(answer.headers["retry-after"]) > 0
-            doctor = run(PYTHON, "-m", "muniment", "doctor", MUNIMENT_DATABASE_URL=url)
-            assert "a connection pooler in transaction mode" in doctor.stdout
+            await requests_are_refused(service, cid)
+            for command in ("doctor", "migrate"):
+                done = run(PYTHON, "-m", "muniment", command, MUNIMENT_DATABASE_URL=url)
+                assert done.returncode != 0
+                assert NAMED in done.stdout + done.stderr
         finally:
             service.stop()
     assert await cluster.execute("SELECT 1 FROM triggers", "site") == []
+
+
+async def requests_are_refused(service: Service, cid: str) -> None:
+    """Send writes and reads at once: each is a 503 that names the pooler."""
+    async with client_of(service) as client:
+        bodies = [TriggerDraft(cid, version=f"1.{number}.0").signed() for number in range(WRITES)]
+        asked = [client.post("/triggers", json=body) for body in bodies]
+        asked += [client.get(path) for path in ("/readyz", "/triggers", "/functions") for _ in range(10)]
+        for answer in await asyncio.gather(*asked):
+            assert answer.status_code == 503, answer.text
+            assert NAMED in answer.text
+            assert int(answer.headers["retry-after"]) > 0

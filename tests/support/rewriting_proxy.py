@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
 
 _PIECE_BYTES = 65_536
 
 
 @asynccontextmanager
-async def rewriting_proxy(port: int, rewrite: Callable[[bytes], bytes]) -> AsyncGenerator[int]:
-    """Port of a proxy to `port` of this machine. `rewrite` gets each piece of bytes of a client."""
+async def rewriting_proxy(url: str, rewrite: Callable[[bytes], bytes]) -> AsyncGenerator[str]:
+    """`url` through a proxy, of a server of this machine. `rewrite` gets each piece of bytes of a client."""
+    port = urlsplit(url).port
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,12 +29,23 @@ async def rewriting_proxy(port: int, rewrite: Callable[[bytes], bytes]) -> Async
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield url.replace(f":{port}/", f":{server.sockets[0].getsockname()[1]}/")
     finally:
         server.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def as_behind_a_pooler(piece: bytes) -> bytes:
+    """Let the number of the session's process differ from the one that the server sent, as behind any pooler."""
+    return piece.replace(b"pg_backend_pid() = ", b"pg_backend_pid() <>")
+
+
+def as_in_transaction_mode(piece: bytes) -> bytes:
+    """Let a setting of the session end with its transaction too, as behind a pooler that mixes sessions."""
+    piece = re.sub(rb"('muniment\.session', '[0-9a-f]+'), false\)", rb"\1, true )", piece)
+    return as_behind_a_pooler(piece)
 
 
 async def _pass_on(

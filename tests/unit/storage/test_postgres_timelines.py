@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -92,18 +91,17 @@ async def test_a_connection_that_waited_while_a_later_primary_was_found_is_refus
     earlier, later = servers
     connector = connector_of(earlier, later)
     later.pause()
-    examining, begun = connector._examine, asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def examine(*given: Any) -> Any:
+    async def has_own_session(_connection: Connection, _url: str) -> bool:
         begun.set()
-        return await examining(*given)
+        return await ended.wait()
 
-    monkeypatch.setattr(connector, "_examine", examine)
-    async with connector._examining:  # the look for a pooler, which takes a while
-        waiting = asyncio.create_task(connector.connect())
-        await asyncio.wait_for(begun.wait(), 60)
-        assert not waiting.done()
-        later.resume()
-        connector._timeline = 2  # as another task leaves it
+    monkeypatch.setattr(slots, "has_own_session", has_own_session)  # the look for a pooler, which takes a while
+    waiting = asyncio.create_task(connector.connect())
+    await asyncio.wait_for(begun.wait(), 60)
+    later.resume()
+    connector._timeline = 2  # as another task leaves it
+    ended.set()
     with pytest.raises(DatabaseUnavailable, match="only a standby or an earlier primary answers"):
         await waiting

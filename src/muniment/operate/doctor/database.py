@@ -144,21 +144,17 @@ async def check_signature(examined: Examined) -> Finding:
 
 async def check_server(examined: Examined) -> list[Finding]:
     """The state of the PostgreSQL server, and the effect of a pooler in front of it."""
-    from muniment.service.storage.postgres.admin.inspection import mixes_sessions, state_of  # noqa: PLC0415 - as above
+    from muniment.service.storage.postgres.admin.inspection import state_of  # noqa: PLC0415 - as above
     from muniment.service.storage.postgres.driver_errors import POOLED  # noqa: PLC0415 - a driver is loaded only when it is used
 
     url = examined.settings.database_url
     try:
         findings = judge_server(await state_of(url))
-        mixes = await mixes_sessions(url)
     except DatabaseUnavailable as refusal:
         if refusal.detail == POOLED:
-            return [fail(POOLED, "look at its pool_mode (docs/run/scaling.md)", check="pooler")]
+            return [fail(POOLED, "see docs/run/scaling.md, Connection poolers", check="pooler")]
         return [fail(refusal.detail, "look at the database server, its connections and its log", check="server")]
-    if mixes:
-        remedy = "configure the pooler to keep prepared statements, or use session mode (docs/run/scaling.md)"
-        return [*findings, fail("it gives the statements of one session to another", remedy, check="pooler")]
-    return [*findings, ok("a prepared statement stays with its connection", check="pooler")]
+    return [*findings, ok("each connection has a session of its own", check="pooler")]
 
 
 def judge_server(state: ServerState) -> list[Finding]:
@@ -184,7 +180,7 @@ def judge_server(state: ServerState) -> list[Finding]:
         findings.append(ok("as the service asks for them", check="session settings"))
     shown = f"{state.connections} of {state.connections_max} are used"
     if state.connections >= CONNECTIONS_SHARE_MAX * state.connections_max:
-        remedy = "raise max_connections, run fewer processes, or put a pooler in front"
+        remedy = "raise max_connections, or run fewer processes"
         findings.append(warn(shown, remedy, check="connections"))
     else:
         findings.append(ok(shown, check="connections"))

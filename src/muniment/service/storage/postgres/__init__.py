@@ -13,6 +13,6 @@ The path of a read: `engine` hands the query to `read_queue`, which queues it by
 group when one of the queue's slots is free. `batches` sends the group as one statement and gives each caller its rows.
 
 `driver_errors` classifies the errors of the driver; all modules that send statements use it. `connection` makes one
-connection. `pooler` looks for a pooler that mixes sessions. `subset` limits the bytes of a page. `migrate` serves the
-engine, `copying` the commands that copy a registry.
+connection, and tells whether a pooler mixes its session with others. `subset` limits the bytes of a page. `migrate`
+serves the engine, `copying` the commands that copy a registry.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
@@ -72,6 +73,9 @@ SESSION: Final = {
 # A client gets its answer after the commit is on disk. Stricter settings than `on` are left to the operator.
 _DURABLE: Final = """SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
+# One try shows a pooler in transaction mode that is quiet. A busy one may give both connections, for a moment, sessions
+# that look like their own.
+_POOLER_TRIES: Final = 20
 # The first eight hexadecimal digits of the name of a log file are the timeline.
 _TIMELINE: Final = """SELECT CASE WHEN pg_is_in_recovery() THEN 0
     ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END"""
@@ -105,3 +109,30 @@ async def connect_with_timeline(url: str, settings: dict[str, str]) -> tuple[int
         connection.terminate()
         raise
     return timeline, url, connection
+
+
+async def has_own_session(connection: Connection, url: str) -> bool:
+    """Whether no other client gets the session of `connection`, which leads to the one host of `url`.
+
+    PostgreSQL sends each client the number of its session's process, and a pooler sends a number of its own. Behind a
+    pooler a setting of the session must stay with `connection`, and another connection must not see it. All is asked
+    without prepared statements, which a pooler in transaction mode may lose or confuse. Raises errors of the driver.
+    """
+    if await _is_true(connection, f"pg_backend_pid() = {connection.get_server_pid()}"):
+        return True
+    mark = secrets.token_hex(16)
+    is_marked = f"current_setting('muniment.session', true) = '{mark}'"
+    other = await connect(url, {})
+    try:
+        await connection.execute(f"SELECT set_config('muniment.session', '{mark}', false)")
+        for _ in range(_POOLER_TRIES):
+            if not await _is_true(connection, is_marked) or await _is_true(other, is_marked):
+                return False
+    finally:
+        other.terminate()
+    return True
+
+
+async def _is_true(connection: Connection, condition: str) -> bool:
+    """Whether the server finds a condition of SQL true; the command tag has the number of rows."""
+    return await connection.execute(f"SELECT 1 WHERE {condition}") == "SELECT 1"

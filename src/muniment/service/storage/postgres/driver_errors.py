@@ -25,7 +25,7 @@ _RIGHTS_STATE: Final = "42501"
 # The connection takes no writes: `default_transaction_read_only`, or the server is a standby.
 _READ_ONLY_STATE: Final = "25006"
 # A prepared statement is absent, has another form, or takes other values, because another session prepared it: a pooler
-# in transaction mode mixes sessions.
+# in transaction mode, or one whose mode was changed while the service ran.
 _POOLED_STATES: Final = {"26000", "42P05", "08P01"}
 _RETRYABLE_CLASSES: Final = {"40"}  # deadlock, serialization failure
 _RETRYABLE_STATES: Final = {"0A000"}  # "cached plan must not change result type": after a migration
@@ -33,8 +33,8 @@ _RETRYABLE_STATES: Final = {"0A000"}  # "cached plan must not change result type
 READ_ONLY: Final = "the database is read-only"
 NO_RIGHTS: Final = "the database refuses this role: grant it the rights that `muniment doctor` names"
 POOLED: Final = (
-    "a connection pooler in transaction mode loses prepared statements: configure it to keep them "
-    "(max_prepared_statements of PgBouncer 1.21 or newer), or to use session mode"
+    "a connection pooler in transaction mode is in front of the database: set it to session mode "
+    "(pool_mode = session of PgBouncer), or name the server itself in MUNIMENT_DATABASE_URL"
 )
 
 

@@ -20,7 +20,7 @@ from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.service.storage.migrate import require_all
 from muniment.service.storage.postgres.admin.migrate import migrate
 from muniment.service.storage.postgres.batches import fetch_batch
-from muniment.service.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, for_caller
+from muniment.service.storage.postgres.driver_errors import DRIVER_ERRORS, READ_ONLY, for_caller
 from muniment.service.storage.postgres.read_queue import READS_WAITING_MAX, ReadQueue
 from muniment.service.storage.postgres.slot import Connector, Slot
 from muniment.service.storage.postgres.statements import Statements
@@ -158,12 +158,10 @@ class PostgresDatabase:
         require_all("postgres", {str(name): str(sha256) for name, sha256 in rows})
 
     async def check_writes(self) -> None:
-        """Return when no pooler mixes the sessions and the server takes writes; raise `NotReady` otherwise.
+        """Return when the server takes writes; raise `NotReady` otherwise.
 
         A locked table does not count as a failure: no other process could write to it either.
         """
-        if self._connector.is_pooled:
-            raise NotReady(POOLED)
         await self._writing_probe.check()
 
     async def _prove_writing(self) -> None:

@@ -19,7 +19,13 @@ import asyncpg
 import structlog
 
 from muniment.protocol.errors import DatabaseUnavailable
-from muniment.service.storage.postgres.connection import CONNECT_SECONDS_MAX, Connection, connect, connect_with_timeline
+from muniment.service.storage.postgres.connection import (
+    CONNECT_SECONDS_MAX,
+    Connection,
+    connect,
+    connect_with_timeline,
+    has_own_session,
+)
 from muniment.service.storage.postgres.driver_errors import (
     DRIVER_ERRORS,
     POOLED,
@@ -28,7 +34,6 @@ from muniment.service.storage.postgres.driver_errors import (
     is_loss,
     is_pooled,
 )
-from muniment.service.storage.postgres.pooler import Pooling, pooling_of
 
 # The pause between two attempts to connect: a restart takes a tenth of a second, a failover half a minute.
 _RETRY_SECONDS_FIRST: Final = 0.1
@@ -40,8 +45,6 @@ OTHERS_SECONDS_MAX: Final = 1.0
 # with the limit of a statement it is shorter than the time in which a supervisor replaces a primary that is silent
 # (twenty seconds at least), so no connection from before a failover is used after it.
 UNUSED_SECONDS_MAX: Final = 5.0
-# A pooler mixes sessions only sometimes. After this time without such an error the process is ready again.
-POOLED_SECONDS: Final = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -55,11 +58,10 @@ _HOSTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 class Connector:
     """Connects to the servers of one URL, at intervals that grow while none answers."""
 
-    def __init__(self, url: str, *, pooled_seconds: float = POOLED_SECONDS) -> None:
+    def __init__(self, url: str) -> None:
         """`url` is `postgresql://…`, with any parameter that the driver knows (several hosts, `sslmode`).
 
-        `pooled_seconds` is how long an error that shows a pooler counts. Raises `ValueError` for a malformed URL;
-        the driver's own message would repeat a part of the password.
+        Raises `ValueError` for a malformed URL; the driver's own message would repeat a part of the password.
         """
         self._urls = _url_of_each_host(url)
         try:
@@ -68,63 +70,46 @@ class Connector:
         except ValueError:
             raise ValueError("not a PostgreSQL URL; in a password, write / as %2F and @ as %40") from None
         self.connections_made = 0
-        # How often the connector has changed to another host of the URL. A connection from before the change leads to a
-        # server that may have lost its role in a failover without an end of its connections.
-        self.changes_of_host = 0
-        self._pooled_seconds = pooled_seconds
+        # How often the connections made so far became unusable: the connector has changed to another host of the URL,
+        # and the former may have lost its role in a failover without an end of its connections; or a pooler was found.
+        self.resets = 0
         self._retry_seconds = 0.0
         self._retry_at = 0.0
-        self._pooled_at = -math.inf
-        # The host, as its URL, whose first connection showed that no pooler loses prepared statements.
-        self._examined: str | None = None
-        self._examining = asyncio.Lock()
+        # Why no connection is made before `_retry_at`.
+        self._refusal = ""
         # The latest timeline that a host of several was on.
         self._timeline = 0
-        self.pooling = Pooling.NONE
 
     @property
     def has_several_hosts(self) -> bool:
         """Whether the URL names several hosts."""
         return len(self._urls) > 1
 
-    @property
-    def is_pooled(self) -> bool:
-        """Whether a statement for one session has lately reached another session, as behind a pooler."""
-        return time.monotonic() - self._pooled_at < self._pooled_seconds
-
-    def note(self, error: BaseException) -> None:
-        """Remember the time of an error that shows a pooler."""
-        if is_pooled(error):
-            self._note_pooled()
-
-    def _note_pooled(self) -> None:
-        if not self.is_pooled:
-            _log.error("a connection pooler loses prepared statements", detail=POOLED)
-        self._pooled_at = time.monotonic()
-        self._examined = None
-
     async def connect(self, **settings: str) -> Connection:
         """A new connection. Raises `DatabaseUnavailable`, immediately when the next attempt is not due yet."""
         if time.monotonic() < self._retry_at:
-            raise DatabaseUnavailable(POOLED if self.is_pooled else "the database cannot be reached")
+            raise DatabaseUnavailable(self._refusal)
         try:
             timeline, url, connection = await self._connect_to_latest(settings)
             try:
-                await self._examine(connection, url)
+                is_alone = await has_own_session(connection, url)
             except BaseException:
                 connection.terminate()
                 raise
-            self._check_latest(timeline, connection)  # another task may have found a later primary meanwhile
         except DRIVER_ERRORS as error:
-            self._examined = None
-            self._delay_next_attempt()
-            if isinstance(error, asyncpg.TargetServerAttributeNotMatched):  # the URL has `target_session_attrs`
-                raise DatabaseUnavailable(f"{READ_ONLY}: no server of its URL takes writes") from error
-            raise DatabaseUnavailable(f"the database cannot be reached: {error_name(error)}") from error
+            raise self._refuse(_reason(error)) from error
+        if not is_alone:
+            connection.terminate()
+            self.resets += 1
+            if self._refusal != POOLED:
+                _log.error("a connection pooler mixes the sessions of its clients", detail=POOLED)
+            raise self._refuse(POOLED)
+        self._check_latest(timeline, connection)  # another task may have found a later primary meanwhile
         if url != self._urls[0]:
-            self.changes_of_host += 1
+            self.resets += 1
         self._urls.sort(key=lambda each: each != url)
         self._retry_seconds = 0.0
+        self._refusal = ""
         self.connections_made += 1
         return connection
 
@@ -177,30 +162,22 @@ class Connector:
         """Remember the timeline of a connection; one on an earlier timeline is dropped: `DatabaseUnavailable`."""
         if timeline < self._timeline:
             connection.terminate()
-            self._delay_next_attempt()
-            raise DatabaseUnavailable(f"{READ_ONLY}: only a standby or an earlier primary answers")
+            raise self._refuse(f"{READ_ONLY}: only a standby or an earlier primary answers")
         self._timeline = timeline
 
-    def _delay_next_attempt(self) -> None:
+    def _refuse(self, reason: str) -> DatabaseUnavailable:
+        """The refusal for `reason`, which is repeated until the next attempt is due."""
         self._retry_seconds = min(max(2 * self._retry_seconds, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
         self._retry_at = time.monotonic() + self._retry_seconds
+        self._refusal = reason
+        return DatabaseUnavailable(reason)
 
-    async def _examine(self, connection: Connection, url: str) -> None:
-        """Look for a pooler at the first connection to a host, and at the first one after each failure.
 
-        Raises `DatabaseUnavailable` if a pooler loses prepared statements, and errors of the driver.
-        """
-        async with self._examining:  # two at a time would take each other for other clients of the pooler
-            if self._examined == url:
-                return
-            self.pooling = await pooling_of(connection, lambda: connect(url, {}))
-            if self.pooling is Pooling.STATEMENTS_LOST:
-                self._note_pooled()
-                self._delay_next_attempt()
-                raise DatabaseUnavailable(POOLED)
-            if self.pooling is not Pooling.NONE:
-                _log.info("a connection pooler in transaction mode keeps prepared statements")
-            self._examined = url
+def _reason(error: BaseException) -> str:
+    """Why an error of the driver left no connection, for clients."""
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):  # the URL has `target_session_attrs`
+        return f"{READ_ONLY}: no server of its URL takes writes"
+    return POOLED if is_pooled(error) else f"the database cannot be reached: {error_name(error)}"
 
 
 def _drop_connection(task: asyncio.Task[Reached]) -> None:
@@ -223,7 +200,7 @@ class Slot:
         self._connector = connector
         self._settings = settings
         self._connection: Connection | None = None
-        self._changes_of_host = 0
+        self._resets = 0
         self._used_at = -math.inf
 
     async def open(self) -> Connection:
@@ -232,19 +209,16 @@ class Slot:
         Raises `DatabaseUnavailable`.
         """
         is_unused = time.monotonic() - self._used_at > UNUSED_SECONDS_MAX
-        if self._changes_of_host != self._connector.changes_of_host or (
-            is_unused and self._connector.has_several_hosts
-        ):
+        if self._resets != self._connector.resets or (is_unused and self._connector.has_several_hosts):
             self.drop()
         self._used_at = time.monotonic()
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connector.connect(**self._settings)
-            self._changes_of_host = self._connector.changes_of_host
+            self._resets = self._connector.resets
         return self._connection
 
     def drop_if_lost(self, error: BaseException) -> bool:
         """Drop the connection if it cannot be used after `error`; whether it was dropped."""
-        self._connector.note(error)
         if self._connection is not None and not (self._connection.is_closed() or is_loss(error)):
             return False
         self.drop()

@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage.postgres.connection import SESSION
-from muniment.service.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, is_pooled
+from muniment.service.storage.postgres.driver_errors import DRIVER_ERRORS, error_name
 from muniment.service.storage.postgres.slot import Connector
 
-if TYPE_CHECKING:
-    from muniment.service.storage.postgres.connection import Connection
-
-# While this many connections are in a transaction, a pooler in transaction mode must give the first another session.
-_OTHERS: Final = 3
 _PAUSE_SECONDS: Final = 0.05
 _FLUSHED: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint"
 _REPLAYED: Final = "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint"
@@ -70,35 +65,6 @@ async def state_of(url: str) -> ServerState:
     finally:
         connection.terminate()
     return ServerState(standby, read_only, connections, most, oldest, changed, [name for (name,) in closed])
-
-
-async def mixes_sessions(url: str) -> bool:
-    """Whether a statement that one connection prepared is lost when others are busy, as behind some poolers.
-
-    Raises `DatabaseUnavailable`.
-    """
-    connector = Connector(url)
-    async with AsyncExitStack() as opened:
-        connections: list[Connection] = []
-        for _ in range(1 + _OTHERS):
-            connections.append(await connector.connect())
-            opened.callback(connections[-1].terminate)
-        first, *others = connections
-        return await _loses_statement(first, others)
-
-
-async def _loses_statement(first: Connection, others: list[Connection]) -> bool:
-    text = "SELECT 1 AS prepared_once"
-    try:
-        await first.fetch(text)
-        for other in others:
-            await other.execute("BEGIN")
-        await first.fetch(text)
-    except DRIVER_ERRORS as error:
-        if is_pooled(error):
-            return True
-        raise DatabaseUnavailable(f"the database does not answer: {error_name(error)}") from error
-    return False
 
 
 async def catches_up(primary_url: str, replica_url: str, *, seconds_max: float) -> bool:

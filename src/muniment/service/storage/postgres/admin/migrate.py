@@ -17,7 +17,6 @@ from muniment.protocol.errors import DatabaseUnavailable
 from muniment.service.storage.migrate import LEDGER, Migration, migrations, missing
 from muniment.service.storage.postgres.admin.numbering import raise_numbers
 from muniment.service.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, is_retryable
-from muniment.service.storage.postgres.pooler import Pooling
 
 if TYPE_CHECKING:
     from muniment.service.storage.postgres.connection import Connection
@@ -48,11 +47,6 @@ async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECOND
     deadline = time.monotonic() + seconds_max
     connection = await connector.connect(statement_timeout=_milliseconds(seconds_max))
     try:
-        if connector.pooling is not Pooling.NONE:
-            raise DatabaseUnavailable(
-                "a connection pooler in transaction mode loses the lock of a migration: "
-                "give `muniment migrate` the URL of the server itself"
-            )
         await _take_lock(connection, deadline)
         await connection.execute(LEDGER)
         records = await connection.fetch("SELECT name, sha256 FROM schema_migrations")
