@@ -17,8 +17,7 @@ from muniment.service.app import Application
 from muniment.service.context import Context
 from muniment.service.http import admission
 from muniment.service.http.request import NO_BODY, Request
-from muniment.service.running.limits.buckets import Memory
-from muniment.service.running.limits.limiter import Limiter
+from muniment.service.running.limits.limiter import PROXY_NOTE, Limiter
 from muniment.service.running.settings import Settings
 from without_server import InProcess, Pieces, request_of
 
@@ -54,7 +53,7 @@ def ticks() -> Ticks:
 
 @pytest.fixture
 def app(context: Context, settings: Settings, ticks: Ticks) -> Application:
-    limiter = Limiter(settings.rate_limits, Memory.of_process(), ticks, unix_s=lambda: 0)
+    limiter = Limiter(settings.rate_limits, ticks)
     return Application(replace(context, limiter=limiter))
 
 
@@ -143,6 +142,16 @@ async def test_deactivations_have_a_limit_of_their_own(client: httpx2.AsyncClien
     body = {"triggerSigs": ["0x" + "11" * 64 + "1b"], "signature": "0x" + "22" * 64 + "1b"}
     answers = [(await client.post("/triggers/deactivate", json=body)).status_code for _ in range(4)]
     assert answers == [404, 404, 404, 429]
+
+
+async def test_a_proxy_that_is_missing_in_the_settings_is_a_note_without_its_address(
+    app: Application, client: httpx2.AsyncClient
+) -> None:
+    assert "notes" not in (await client.get("/readyz")).json()
+    async with of(app, "10.1.2.3") as proxy:
+        answer = await proxy.get("/readyz", headers={"x-forwarded-for": "192.0.2.9"})
+    assert answer.json()["notes"] == [PROXY_NOTE]
+    assert "10.1.2.3" not in answer.text
 
 
 async def test_a_credential_is_charged_to_its_wallet(app: Application, client: httpx2.AsyncClient) -> None:

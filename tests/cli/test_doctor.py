@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 from contextlib import closing, suppress
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from muniment.cli.main import main
 from muniment.operate.doctor.examination import CHECKS, Check, examine
 from muniment.operate.doctor.findings import Examined, Finding
 from muniment.service.auth.secrets import RingFile
-from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.settings import Settings
 from warm_sandbox import warm_sandbox
 
@@ -191,7 +189,7 @@ def test_a_check_that_hangs_is_named_and_what_was_found_until_then_is_kept(data:
         if "secrets" not in found and seconds < 60:
             continue
         assert found["secrets"].message.startswith(
-            f"the check did not end within {seconds} s, and these checks did not run: data directory, proxies, "
+            f"the check did not end within {seconds} s, and these checks did not run: data directory, disk, "
         )
         assert "fsync" not in found
         if others <= found.keys():
@@ -208,18 +206,6 @@ def test_a_mistake_in_a_check_is_a_finding_and_the_others_go_on(data: Path) -> N
     found = {each.check: each for each in findings}
     assert (found["broken"].message, is_over) == ("the check ended with ZeroDivisionError", True)
     assert {"libraries", "blocks"} <= found.keys()
-
-
-def test_the_proxy_that_forwards_without_trust_is_named_until_it_is_trusted(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Memory.at(data / "rate-limits").note_proxy(ip_address("10.1.2.3"), 1_795_204_080)
-    found = examined(data)["proxies"]
-    assert (found["level"], "10.1.2.3 forwarded requests (noted on 2026-11-20)" in found["message"]) == ("warn", True)
-    monkeypatch.setenv("MUNIMENT_TRUSTED_PROXIES", "192.168.0.0/16")
-    assert examined(data)["proxies"]["level"] == "warn"
-    monkeypatch.setenv("MUNIMENT_TRUSTED_PROXIES", "10.1.0.0/16")
-    assert examined(data)["proxies"]["level"] == "ok"
 
 
 def test_the_json_has_the_documented_form(data: Path) -> None:

@@ -653,7 +653,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     "what a child of ours wrote, which read it as a token list": frozenset(
         {"evm._decoder Decoder", "evm.read_token_list splitlines"}
     ),
-    "a file that the command line reads": frozenset({"ipfs._decode_header itself", "limits.find_proxy ip_address"}),
+    "a file that the command line reads": frozenset({"ipfs._decode_header itself"}),
     "used by the kinds of text, which are all run": frozenset(
         {
             "wire._AMOUNT compile",

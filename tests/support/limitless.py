@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from muniment.service.http.admission import Admission, ClientAddresses
-from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.limits.limiter import Limiter
 from muniment.service.running.limits.overload import Overload
 from muniment.service.running.limits.policies import NAMES
@@ -21,5 +20,5 @@ def unlimited_settings(**given: Any) -> Settings:
 
 
 def unlimited() -> Admission:
-    limiter = Limiter({}, Memory.of_process(), time.monotonic_ns, unix_s=lambda: 0)
+    limiter = Limiter({}, time.monotonic_ns)
     return Admission(limiter, ClientAddresses([]), Overload(lambda: 0.5, 0))

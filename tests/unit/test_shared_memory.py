@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.shared_memory import BYTE, Cells, SharedFile
 from muniment.service.storage.last_commit import LastCommit
 
@@ -61,15 +60,6 @@ def test_a_shortened_file_reads_as_zeros_and_is_lengthened_by_the_next_write(tmp
     assert (cells[90_000], file.read(2**19, 4)) == (0, bytes(4))
     cells[90_000] = 6
     assert cells[90_000] == 6
-
-
-def test_limits_go_on_counting_when_their_file_was_shortened(tmp_path: Path) -> None:
-    table = Memory.at(tmp_path / "rates").table("client")
-    table[70_000] = 5
-    os.truncate(tmp_path / "rates", 0)
-    assert table[70_000] == 0
-    table[70_000] = 6
-    assert table[70_000] == 6
 
 
 def test_commits_are_seen_again_after_their_file_was_shortened(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def load_application() -> ServedApplication:
     settings = load_settings()
     configure_logs(settings)
     metrics = open_metrics(settings.data_dir)
-    application = Application(build_context(settings, shares_limits=True, metrics=metrics))
+    application = Application(build_context(settings, metrics=metrics))
     context = application.context
     served = ServedApplication(
         application, application.lifespan,

@@ -70,22 +70,6 @@ def test_a_data_directory_that_others_can_enter_is_a_warning(settings: Settings)
     assert machine.check_modes(Examined(settings)).level == Level.WARN
 
 
-@breaks("proxies")
-@pytest.mark.parametrize(
-    ("host", "proxies", "url", "level"),
-    [
-        ("127.0.0.1", "", "", 0),
-        ("192.0.2.7", "", "", 1),
-        ("127.0.0.1", "", "https://registry.example", 1),
-        ("192.0.2.7", "10.0.0.0/8", "", 0),
-        ("127.0.0.1", "0.0.0.0/0", "", 2),
-        ("127.0.0.1", "10.0.0.0/8,::/0", "", 2),
-    ],
-)
-def test_proxies_that_are_not_named_or_are_everybody_are_noticed(host: str, proxies: str, url: str, level: int) -> None:
-    assert machine.check_proxies(Examined(Settings(host=host, trusted_proxies=proxies), url)).level == level
-
-
 @breaks("write-ahead log")
 def test_a_long_log_is_a_warning(settings: Settings) -> None:
     with (settings.data_dir / "muniment.db-wal").open("wb") as log:
@@ -166,20 +150,3 @@ def test_a_date_that_is_none_in_a_backup_fails(tmp_path: Path) -> None:
         '"snapshot": "snapshot-0123456789abcdef", "sha256": "", "blocks": "files", "secrets": null}'
     )
     assert machine.check_backup(Examined(Settings(), "", tmp_path, 0)).level == Level.FAIL
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"muniment rates 1", b"muniment rates 1" + bytes(4080), b"muniment rates 1" + b"\xff" * 4080,
-        b"another file of s" + b"\1" * 4080,
-    ],
-)  # fmt: skip
-def test_a_file_of_limits_that_notes_no_proxy_is_no_finding(settings: Settings, content: bytes) -> None:
-    (settings.data_dir / "rate-limits").write_bytes(content)
-    assert machine.check_proxies(Examined(settings)).level == Level.OK
-
-
-def test_a_pipe_in_place_of_the_file_of_limits_holds_nobody_up(settings: Settings) -> None:
-    os.mkfifo(settings.data_dir / "rate-limits")
-    assert machine.check_proxies(Examined(settings)).level == Level.OK

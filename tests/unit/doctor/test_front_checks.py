@@ -26,8 +26,9 @@ from cryptography.x509.oid import NameOID
 from breaking import breaks
 from local_server import LocalServer
 from muniment.operate.doctor.findings import Examined, Finding
-from muniment.operate.doctor.front import check_service
+from muniment.operate.doctor.front import check_proxies, check_service
 from muniment.operate.http_request import Answer, ask, detail_of, ping
+from muniment.service.running.limits.limiter import PROXY_NOTE
 from muniment.service.running.settings import Settings
 
 NOW_S = 1_795_204_080
@@ -155,6 +156,50 @@ def test_neither_a_password_in_a_url_nor_a_hostile_detail_is_shown() -> None:
 def test_nothing_that_answers_fails() -> None:
     assert levels(check_front("http://127.0.0.1:9")) == {"service": 2}
     assert levels(check_front("registry.example")) == {"service": 2}
+
+
+def unanswered(url: str, **_: Any) -> Answer:
+    raise ConnectionRefusedError(url)
+
+
+@breaks("proxies")
+@pytest.mark.parametrize(
+    ("host", "proxies", "url", "level"),
+    [
+        ("127.0.0.1", "", "", 0),
+        ("192.0.2.7", "", "", 1),
+        ("127.0.0.1", "", "https://registry.example", 1),
+        ("192.0.2.7", "10.0.0.0/8", "", 0),
+        ("127.0.0.1", "0.0.0.0/0", "", 2),
+        ("127.0.0.1", "10.0.0.0/8,::/0", "", 2),
+    ],
+)
+def test_proxies_that_are_not_named_or_are_everybody_are_noticed(host: str, proxies: str, url: str, level: int) -> None:
+    examined = Examined(Settings(host=host, trusted_proxies=proxies), url)
+    assert check_proxies(examined, send=unanswered).level == level
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [("", "http://127.0.0.1:8787/readyz"), ("https://registry.example/", "https://registry.example/readyz")],
+)
+def test_a_proxy_that_the_service_notes_is_a_warning(url: str, asked: str) -> None:
+    urls: list[str] = []
+
+    def send(given: str, **_: Any) -> Answer:
+        urls.append(given)
+        return Answer(200, json.dumps({"status": "ok", "notes": ["another note", PROXY_NOTE]}).encode())
+
+    found = check_proxies(Examined(Settings(trusted_proxies="192.0.2.0/24"), url), send=send)
+    assert (found.level, found.message, urls) == (1, PROXY_NOTE, [asked])
+    assert "MUNIMENT_TRUSTED_PROXIES" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[" * 60_000, b"\xff", b"7", b"[]", b'{"status": "ok"}', b'{"notes": 7}', b'{"notes": {"a": [1]}}']
+)
+def test_another_answer_than_that_of_a_service_notes_no_proxy(body: bytes) -> None:
+    assert check_proxies(Examined(Settings()), send=lambda _, **__: Answer(200, body)).level == 0
 
 
 @breaks("service")

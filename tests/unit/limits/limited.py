@@ -1,18 +1,16 @@
-"""Shared by tests of rate limits: a clock that stands still, and a limiter on memory of its own."""
+"""Shared by tests of rate limits: a clock that stands still, and a limiter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from muniment.service.running.limits.buckets import Memory
 from muniment.service.running.limits.limiter import Limiter
 from muniment.service.running.limits.policies import parse_policies
 
 SECOND_NS = 1_000_000_000
 # Uptime of a machine, as `time.monotonic_ns` tells it on Linux.
 UPTIME_NS = 3_600 * SECOND_NS
-UNIX_S = 1_795_204_080
 
 
 @dataclass
@@ -28,9 +26,7 @@ class Clock:
         self.now_ns += round(seconds * SECOND_NS)
 
 
-def make_limiter(
-    clock: Clock, memory: Memory | None = None, *, client: str = "100/10s", stop: str = "10/10s", exempt: str = ""
-) -> Limiter:
+def make_limiter(clock: Clock, *, client: str = "100/10s", stop: str = "10/10s", exempt: str = "") -> Limiter:
     policies = parse_policies({"client": client, "login": "50/10s", "owner": "30/10s", "stop": stop})
     networks = [ip_network(exempt)] if exempt else []
-    return Limiter(policies, memory or Memory.of_process(), clock, unix_s=lambda: UNIX_S, exempt=networks)
+    return Limiter(policies, clock, exempt=networks)

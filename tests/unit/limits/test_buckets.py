@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from limited import SECOND_NS, Clock, make_limiter
 
 from each_row import each_row
-from muniment.service.running.limits.buckets import Bucket, Memory, Rate
+from muniment.service.running.limits.buckets import Bucket, Rate, Times
 from muniment.service.running.limits.policies import Policy, parse_policy
 
 STEPS = st.lists(st.tuples(st.integers(0, 12 * SECOND_NS), st.integers(1, 150)), min_size=1, max_size=60)
@@ -35,9 +35,8 @@ class LeakyBucket:
         return True
 
 
-def bucket_of(policy: Policy, clock: Clock, memory: Memory | None = None) -> Bucket:
-    memory = memory or Memory.of_process()
-    return Bucket(memory.table("client"), memory.slots("192.0.2.1"), Rate(policy, 1), clock)
+def bucket_of(policy: Policy, clock: Clock) -> Bucket:
+    return Bucket(Times(), "192.0.2.1", Rate(policy, 1), clock)
 
 
 @given(policy=POLICIES, steps=STEPS)

@@ -64,7 +64,6 @@ CHECKS: Final = (
     Check("machine", "descriptors", _always, machine.check_descriptors),
     Check("machine", "secrets", _always, machine.check_secrets),
     Check("machine", "data directory", _always, machine.check_modes),
-    Check("machine", "proxies", _always, machine.check_proxies),
     Check("machine", "disk", _always, machine.check_space),
     Check("machine", "fsync", _always, machine.check_fsync),
     Check("machine", "file system", _always, machine.check_file_systems),
@@ -83,6 +82,7 @@ CHECKS: Final = (
     Check("IPFS node", "IPFS node", _pins, nodes.check_ipfs_node),
     Check("log", "transparency log", _always, log.check_log),
     Check("log", "witnesses", _is_witnessed, log.check_witnesses),
+    Check("proxies", "proxies", _always, front.check_proxies),
     Check("service", "service", _has_url, front.check_service),
 )
 # Groups that need the database. They start when the checks of the group `database` have found no fault.

@@ -1,4 +1,4 @@
-"""The check of the service through its proxy, as clients reach it: TLS, readiness, `/metrics`, the largest body."""
+"""Checks of the service while it runs, and of the proxy before it: TLS, readiness, `/metrics`, the largest body."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.operate.http_request import Answer, ask, detail_of
+from muniment.protocol.errors import InvalidJson
+from muniment.protocol.json_text import parse_json
+from muniment.service.running.limits.limiter import PROXY_NOTE
 from muniment.service.running.settings import MIB
 
 if TYPE_CHECKING:
@@ -28,7 +31,38 @@ TLS_DAYS_FAIL: Final = 7
 _PIECE: Final = bytes(64 * 1024)
 _BOUNDARY: Final = "muniment-doctor"
 
+# For the notes of the service.
+NOTES_SECONDS_MAX: Final = 2.0
+
 Ask = Callable[..., Answer]
+
+
+def check_proxies(examined: Examined, *, send: Ask = ask) -> Finding:
+    """Whether `trusted_proxies` has all proxies that forward requests, and not every address."""
+    settings, url = examined.settings, examined.url
+    if any(network.prefixlen == 0 for network in settings.proxies):
+        return fail("trusted_proxies has every address: a client can name any address as its own",
+            "name only the networks of your proxies",
+        )  # fmt: skip
+    if PROXY_NOTE in _notes(url or settings.own_url, send):
+        return warn(PROXY_NOTE,
+            "if it is your proxy, name its network in MUNIMENT_TRUSTED_PROXIES and restart; the log of the service has "
+            "its address",
+        )  # fmt: skip
+    if not settings.proxies and (settings.listens_beyond_this_machine or url.startswith("https:")):
+        return warn("trusted_proxies is empty: behind a proxy all clients share one address and one rate limit",
+            "name the network of your proxy in MUNIMENT_TRUSTED_PROXIES",
+        )  # fmt: skip
+    return ok(settings.trusted_proxies or "none")
+
+
+def _notes(base: str, send: Ask) -> list[str]:
+    """The notes of the service at `base`; none if no service answers there."""
+    try:
+        answer = parse_json(send(f"{base.rstrip('/')}/readyz", seconds_max=NOTES_SECONDS_MAX).body)
+        return list(map(str, answer["notes"]))
+    except (OSError, ValueError, InvalidJson, KeyError, TypeError):
+        return []
 
 
 def check_service(examined: Examined, *, send: Ask = ask) -> list[Finding]:

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Final
 from muniment import durable
 from muniment.operate.backup_format import find_description
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
-from muniment.protocol.wire import iso_time
 from muniment.service.app import directories_of
 from muniment.service.auth.secrets import RING_FILE, parse_secrets
 from muniment.service.running.environment import unread_variables
-from muniment.service.running.limits.buckets import MEMORY_FILE, find_proxy
 from muniment.service.running.limits.disk import UPLOAD_RESERVES, reserve_of
 from muniment.service.running.settings import MIB, SettingError
 from muniment.service.storage import sqlite_file
@@ -231,29 +229,6 @@ def check_modes(examined: Examined) -> Finding:
     if directory.is_dir() and directory.stat().st_mode & _OTHERS:
         return warn(f"other users can enter {directory}", f"chmod -R go= {directory}")
     return ok(f"{directory} is private")
-
-
-def check_proxies(examined: Examined) -> Finding:
-    """Whether `trusted_proxies` has exactly the proxies that forward requests."""
-    settings, url = examined.settings, examined.url
-    if any(network.prefixlen == 0 for network in settings.proxies):
-        return fail("trusted_proxies has every address: a client can name any address as its own",
-            "name only the networks of your proxies",
-        )  # fmt: skip
-    if seen := find_proxy(settings.data_dir / MEMORY_FILE):
-        address, unix_s = seen
-        if not any(address in network for network in settings.proxies):
-            day = iso_time(unix_s * 1000)[:10]
-            return warn(f"{address} forwarded requests (noted on {day}) and is not in trusted_proxies: all its "
-                "clients share one rate limit",
-                "if this is your proxy, name its network in MUNIMENT_TRUSTED_PROXIES and restart; if it was not, stop "
-                f"the service and remove {settings.data_dir / MEMORY_FILE}",
-            )  # fmt: skip
-    if not settings.proxies and (settings.listens_beyond_this_machine or url.startswith("https:")):
-        return warn("trusted_proxies is empty: behind a proxy all clients share one address and one rate limit",
-            "name the network of your proxy in MUNIMENT_TRUSTED_PROXIES",
-        )  # fmt: skip
-    return ok(settings.trusted_proxies or "none")
 
 
 def check_write_ahead_log(examined: Examined) -> list[Finding]:

@@ -37,6 +37,7 @@ from muniment.service.resources.users.routes import OPERATIONS as USERS
 from muniment.service.resources.webhooks.routes import OPERATIONS as WEBHOOKS
 from muniment.service.running.limits.costs import CONTENT, HEALTH, READ, Shed
 from muniment.service.running.limits.disk import reserve_of
+from muniment.service.running.limits.limiter import PROXY_NOTE
 from muniment.service.running.metrics.values import MEDIA_TYPE, render
 from muniment.service.running.settings import MIB
 from muniment.service.storage import sqlite_file
@@ -181,6 +182,11 @@ def note_disk(context: Context) -> str | None:
     return "the disk is almost full: new records are refused, except deactivations and log-ins"
 
 
+def note_proxy(context: Context) -> str | None:
+    """Note a proxy that is missing in the settings. Its address is in the log alone: anybody may ask for notes."""
+    return PROXY_NOTE if context.limiter.has_untrusted_proxy else None
+
+
 def checks_of(blocks: BlockStore) -> tuple[Check, ...]:
     """The readiness checks in their order; the last ones ask the block store `blocks` and the clock."""
     probe = Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer")
@@ -225,7 +231,7 @@ class Readiness:
         try:
             for check in self._checks:
                 await check(context)
-            notes = [await note_log(context), note_disk(context)]
+            notes = [await note_log(context), note_disk(context), note_proxy(context)]
         except OSError as error:
             found = NotReady(f"a check failed: {error.strerror or error}")
         except Unavailable as refusal:
@@ -314,7 +320,7 @@ async def get_readiness(context: Context) -> Ready[ReadyShown]:
 
     It can if the database answers, is migrated and takes writes, the disk has room, the block store takes uploads, the
     clock is trusted, and the process is not stopping. `notes` names matters for the operator's attention, such as a
-    frozen or halted transparency log.
+    frozen or halted transparency log, or a proxy that is missing in the settings.
     """
     notes = await context.serving.check_ready()
     return Ready(encode(ReadyShown(status="ok", notes=list(notes) if notes else UNSET)))

@@ -23,7 +23,6 @@ from muniment.service.http.admission import ClientAddresses
 from muniment.service.resources.functions.store import find_inputs
 from muniment.service.resources.log.witnesses import read_policy
 from muniment.service.running.clock import STEADY_MS, Clock
-from muniment.service.running.limits.buckets import MEMORY_FILE, Memory, open_memory
 from muniment.service.running.limits.disk import DiskReserve
 from muniment.service.running.limits.limiter import Limiter
 from muniment.service.running.metrics.recorder import DatabaseMetrics, Metrics
@@ -131,7 +130,6 @@ def build_context(
     now_ms: Callable[[], int] | None = None,
     monotonic_ms: Callable[[], int] | None = None,
     steady_ms: int = STEADY_MS,
-    shares_limits: bool = False,
     metrics: Metrics | None = None,
     database_limits: DatabaseLimits = DATABASE_LIMITS,
 ) -> Context:
@@ -140,7 +138,6 @@ def build_context(
     A clock `now_ms` without a monotonic one is never judged. `steady_ms` is how long a clock that stepped must be
     steady before it is trusted again.
 
-    `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
     `metrics` are shared with the other processes that serve; None: new ones for this process alone.
 
     Blocks in the database can be used only when this is called where the database's event loop runs.
@@ -166,7 +163,7 @@ def build_context(
         epochs=Epochs(database),
         clients=clients,
         blocks=_blocks(settings, database),
-        limiter=_limiter(settings, is_shared=shares_limits),
+        limiter=Limiter(settings.rate_limits, time.monotonic_ns, exempt=settings.exempt_networks),
         disk=DiskReserve(directories_of(settings)),
         metrics=metrics,
         chains=chains,
@@ -184,14 +181,6 @@ def build_context(
         ),
         tracer=tracer,
     )
-
-
-def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:
-    memory = open_memory(settings.data_dir / MEMORY_FILE) if is_shared else Memory.of_process()
-    return Limiter(
-        settings.rate_limits, memory, time.monotonic_ns,
-        unix_s=lambda: int(time.time()), exempt=settings.exempt_networks,
-    )  # fmt: skip
 
 
 def _clock(now_ms: Callable[[], int] | None, monotonic_ms: Callable[[], int] | None, steady_ms: int) -> Clock:

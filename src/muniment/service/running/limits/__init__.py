@@ -1,1 +1,1 @@
-"""Limits for strangers: rate limits that the processes of a machine count together, and refusals under overload."""
+"""Limits for strangers: rate limits, and refusals under overload."""

@@ -1,145 +1,56 @@
-"""GCRA, the generic cell rate algorithm, over shared memory: one time is the state of a bucket.
+"""GCRA, the generic cell rate algorithm: one time is the state of a bucket.
 
 At that time the bucket will be empty again if nothing more is charged. A charge of one unit moves it forward by the
 time in which a unit drains. A charge that would move it further ahead than a full bucket takes to drain is refused, and
 moves nothing. So a client never gets more than one full quota plus the units that drained meanwhile.
 
-All processes of a data directory share the memory: two rows of times for each policy. A bucket has one of a fixed
-number of slots in each row, so the memory neither grows nor drops a bucket. The slots come from a keyed hash, with a
-random key in the file's head: an attacker cannot find names that share a slot. Another bucket in the same slot can only
-raise its time, so the smaller of the two times counts. No lock is taken: a process that is suspended in a charge may
-undo what others charged meanwhile.
+The times are in the memory of the process, in a table for each policy. Anybody can fill it with made-up names, so it
+has a bound. Beyond it, buckets that have drained are forgotten, which changes nothing. If too few have drained, the
+emptiest are forgotten, and a bucket without a time counts as being as full as the fullest forgotten one. So nobody
+gains by being forgotten, and a newcomer is refused only when all buckets that are kept are full.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import struct
-from contextlib import suppress
-from hashlib import blake2b
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
-
-import structlog
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from muniment.protocol.errors import RateLimited
-from muniment.service.running.limits.policies import LEVELS, NAMES, Name, lines, refusal_facts
-from muniment.service.running.shared_memory import Cells, SharedFile
+from muniment.service.running.limits.policies import LEVELS, lines, refusal_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from muniment.service.running.limits.policies import Policy
 
-# Its name in the data directory.
-MEMORY_FILE: Final = "rate-limits"
-# With a thousand buckets in use, another finds both of its slots taken once in 4,300 times. 1 MiB a policy.
-ROW: Final = 65_536
-_TABLE_BYTES: Final = 2 * ROW * 8
-_KEY_BYTES: Final = 32
-# The mark of this layout. A file without it is overwritten: its counts matter for minutes only.
-_MARK: Final = b"muniment rates 1"
-_HEAD_BYTES: Final = 4_096
-# In the head, after mark and key: a proxy that is missing in `trusted_proxies`. Unix seconds, length, address.
-_PROXY: Final = struct.Struct("<qB45s")
-_PROXY_PLACE: Final = 64
-# The year 2242, later than any working clock.
-_UNIX_S_MAX: Final = 2**33
-_BYTES: Final = _HEAD_BYTES + len(NAMES) * _TABLE_BYTES
-
-Table: TypeAlias = "memoryview[int] | Cells"
-
-_log = structlog.get_logger(__name__)
+# Buckets of a policy that have a time: at some 200 bytes each, 6 MiB. Only those that have not drained need one. With
+# the default policies these are a few thousand: the CPU of a process is worth 40,000 units a second, and all of them
+# drain meanwhile. Half of this number are full only after 16,384 clients have used up their quotas within a window.
+BUCKETS_MAX: Final = 32_768
+_KEPT_MAX: Final = BUCKETS_MAX // 2
 
 
-class Memory:
-    """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 if unused."""
+class Times:
+    """When each bucket of a policy will be empty, in nanoseconds of a clock that only goes forward.
 
-    def __init__(self, file: SharedFile | None, key: bytes, *, is_new: bool = True) -> None:
-        """Use `file`, or memory of this process alone; `is_new`: its tables are empty."""
-        self._file, self._key, self._is_new = file, key, is_new
-        self._tables: dict[Name, Table] = {
-            name: memoryview(mmap(-1, _TABLE_BYTES, MAP_ANONYMOUS | MAP_PRIVATE)).cast("q")
-            if file is None
-            else Cells(file, _start_of(name))
-            for name in NAMES
-        }
+    A bucket that is not in `known` will be empty at `floor`, if not before.
+    """
 
-    @classmethod
-    def of_process(cls) -> Self:
-        """Memory of this process alone."""
-        return cls(None, os.urandom(_KEY_BYTES))
+    __slots__ = ("floor", "known")
 
-    @classmethod
-    def at(cls, path: Path) -> Self:
-        """Share the file at `path`. Raises `OSError`."""
-        file = SharedFile(path, _BYTES)
-        fcntl.flock(file.descriptor, fcntl.LOCK_EX)
-        try:
-            is_new = file.read(0, len(_MARK)) != _MARK
-            if is_new:
-                file.write(0, bytes(_BYTES))
-                file.write(len(_MARK), os.urandom(_KEY_BYTES))
-                file.write(0, _MARK)  # last: without it, the next process begins again
-            return cls(file, file.read(len(_MARK), _KEY_BYTES), is_new=is_new)
-        finally:
-            fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+    def __init__(self) -> None:
+        """Begin with empty buckets."""
+        self.known: dict[str, int] = {}
+        self.floor = 0
 
-    def table(self, name: Name) -> Table:
-        """The times of a policy: the second row begins at `ROW`."""
-        return self._tables[name]
+    def make_room(self, now: int) -> None:
+        """Forget buckets, so that at least half of `BUCKETS_MAX` are free. Those that remain keep their times."""
+        self._forget_until(max(now, self.floor))
+        if len(self.known) > _KEPT_MAX:
+            self.floor = sorted(self.known.values())[-_KEPT_MAX - 1]
+            self._forget_until(self.floor)
 
-    def slots(self, bucket: str) -> tuple[int, int]:
-        """The places of `bucket` in a table, one in either row."""
-        digest = blake2b(bucket.encode(), digest_size=4, key=self._key).digest()
-        return int.from_bytes(digest[:2]), ROW + int.from_bytes(digest[2:])
-
-    def note_proxy(self, address: IPv4Address | IPv6Address, unix_s: int) -> None:
-        """Remember that a proxy at `address` forwards requests and is not trusted; `find_proxy` reads it."""
-        text = str(address).encode()[:45]
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.write(_PROXY_PLACE, _PROXY.pack(unix_s, len(text), text))
-
-    def forget_after(self, name: Name, time_ns: int) -> None:
-        """Empty the table of a policy where something in it is later than `time_ns`.
-
-        After a restart of the machine its monotonic clock begins anew, and the older times would lie in the future.
-        """
-        if self._file is None or self._is_new:
-            return
-        with suppress(OSError):
-            if max(memoryview(self._file.read(_start_of(name), _TABLE_BYTES)).cast("q")) > time_ns:
-                self._file.write(_start_of(name), bytes(_TABLE_BYTES))
-
-
-def find_proxy(path: Path) -> tuple[IPv4Address | IPv6Address, int] | None:
-    """The last untrusted proxy in the file at `path`, and when it was seen (Unix seconds); None for any other file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            head = file.read(_HEAD_BYTES)
-        unix_s, length, text = _PROXY.unpack_from(head, _PROXY_PLACE)
-        is_ours = head.startswith(_MARK) and 0 < unix_s < _UNIX_S_MAX
-        return (ip_address(text[:length].decode("ascii")), unix_s) if is_ours else None
-    except (OSError, ValueError, struct.error):
-        return None
-
-
-def open_memory(path: Path) -> Memory:
-    """The memory at `path`; if that fails, memory of this process alone, with a warning."""
-    try:
-        return Memory.at(path)
-    except OSError as error:
-        _log.warning("rate limits are counted by each process for itself", reason=str(error))
-        return Memory.of_process()
-
-
-def _start_of(name: Name) -> int:
-    return _HEAD_BYTES + NAMES.index(name) * _TABLE_BYTES
+    def _forget_until(self, time_ns: int) -> None:
+        self.known = {name: empty for name, empty in self.known.items() if empty > time_ns}
 
 
 _SECOND_NS: Final = 1_000_000_000
@@ -148,12 +59,12 @@ _SECOND_NS: Final = 1_000_000_000
 class Bucket:
     """One limit of one client: an account that requests are charged to."""
 
-    __slots__ = ("_cells", "_first", "_lines", "_rate", "_second", "_unit_ns", "_used_ns", "burst_ns", "now_ns")
+    __slots__ = ("_lines", "_name", "_rate", "_times", "_unit_ns", "_used_ns", "burst_ns", "now_ns")
 
-    def __init__(self, cells: Table, slots: tuple[int, int], rate: Rate, now_ns: Callable[[], int]) -> None:
-        """Count in `cells` at `slots`; `now_ns` is a clock that the machine's processes have in common."""
-        self._cells = cells
-        self._first, self._second = slots
+    def __init__(self, times: Times, name: str, rate: Rate, now_ns: Callable[[], int]) -> None:
+        """The bucket `name` of `times`; `now_ns` is a clock that only goes forward."""
+        self._times = times
+        self._name = name
         self._unit_ns = rate.unit_ns
         self.burst_ns = rate.burst_ns
         self._lines = rate.lines
@@ -164,29 +75,14 @@ class Bucket:
     def charge(self, units: int) -> int:
         """Take `units` and return 0; or take nothing, and return the nanoseconds until they are available.
 
-        More units than the whole quota are charged as the whole quota. It runs for every request: no calls, no loops.
+        More units than the whole quota are charged as the whole quota.
         """
         now = self.now_ns()
-        cells = self._cells
-        first, second = cells[self._first], cells[self._second]
-        empty = first if first < second else second  # noqa: FURB136 - a call of min takes a tenth of a microsecond
-        burst = self.burst_ns
-        if empty < now:
-            empty = now
-        elif empty > now + 2 * burst:  # later than any charge: from before a jump of the clock
-            first = second = 0
-            empty = now
-        added = units * self._unit_ns
-        empty += added if added < burst else burst  # noqa: FURB136 - likewise
-        used = empty - now
-        if used > burst:
-            return used - burst
-        self._used_ns = used
+        empty = self.filled_by(units, now)
+        if (used := empty - now) > self.burst_ns:
+            return used - self.burst_ns
         self._rate.units += units
-        if first < empty:
-            cells[self._first] = empty
-        if second < empty:
-            cells[self._second] = empty
+        self.note(empty, now)
         return 0
 
     def wait_ns(self, units: int) -> int:
@@ -211,25 +107,16 @@ class Bucket:
 
     def filled_by(self, units: int, now: int) -> int:
         """The time at which the bucket would be empty again after `units` more."""
-        cells = self._cells
-        first, second = cells[self._first], cells[self._second]
-        empty = first if first < second else second  # noqa: FURB136 - a call of min takes a tenth of a microsecond
-        burst = self.burst_ns
-        if empty < now or empty > now + 2 * burst:
-            empty = now
-        added = units * self._unit_ns
-        return empty + (added if added < burst else burst)  # noqa: FURB136 - likewise
+        empty = self._times.known.get(self._name, self._times.floor)
+        return max(empty, now) + min(units * self._unit_ns, self.burst_ns)
 
     def note(self, empty: int, now: int) -> None:
         """Store `empty` as the time at which the bucket will be empty."""
-        cells, far = self._cells, now + 2 * self.burst_ns
+        times = self._times
         self._used_ns = empty - now
-        noted = cells[self._first]
-        if noted < empty or noted > far:
-            cells[self._first] = empty
-        noted = cells[self._second]
-        if noted < empty or noted > far:
-            cells[self._second] = empty
+        times.known[self._name] = empty
+        if len(times.known) > BUCKETS_MAX:
+            times.make_room(now)
 
     @property
     def lines(self) -> bytes:
@@ -247,17 +134,14 @@ class Joint(Bucket):
 
     __slots__ = ("_wider",)
 
-    def __init__(
-        self, cells: Table, slots: tuple[int, int], rate: Rate, now_ns: Callable[[], int], wider: Sequence[Bucket]
-    ) -> None:
+    def __init__(self, times: Times, name: str, rate: Rate, now_ns: Callable[[], int], wider: Sequence[Bucket]) -> None:
         """As `Bucket`, with the wider ones."""
-        super().__init__(cells, slots, rate, now_ns)
+        super().__init__(times, name, rate, now_ns)
         self._wider = tuple(wider)
 
     def charge(self, units: int) -> int:
         """As `Bucket.charge`; the longest wait of all, a refusal by one bucket takes nothing from the others."""
-        now, buckets = self.now_ns(), (self, *self._wider)
-        wait = 0
+        now, buckets, wait = self.now_ns(), (self, *self._wider), 0
         filled: list[int] = []
         for bucket in buckets:
             empty = bucket.filled_by(units, now)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muniment.service.running.limits.buckets import Bucket, Joint, Key, Rate, Unlimited
+from muniment.service.running.limits.buckets import Bucket, Joint, Key, Rate, Times, Unlimited
 from muniment.service.running.limits.policies import STORED_BYTES_PER_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from muniment.service.running.limits.buckets import Memory
     from muniment.service.running.limits.policies import Name, Policy
 
 # Multiples of a policy's quota. One subscriber gets an IPv6 /64, but a /48 holds 65,536 of them, so it is counted too.
@@ -24,7 +23,7 @@ WALLET_SCALE: Final = 4
 SIGNED_SCALE: Final = 16
 FORWARDER_SCALE: Final = 64
 
-# Clients and wallets whose slots are kept in memory: about 1 KiB each. Computing them takes ten microseconds.
+# Clients and wallets whose buckets are kept ready: about 1 KiB each. To make them takes ten microseconds.
 _KEPT: Final = 4_096
 _UNLIMITED: Final = Unlimited()
 # Loopback, RFC 1918, RFC 4193 and link-local addresses (RFC 3927, RFC 4291 section 2.5.6).
@@ -32,6 +31,9 @@ _NEAR: Final = (
     *(IPv4Network(each) for each in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")),
     *(IPv6Network(each) for each in ("::1/128", "fc00::/7", "fe80::/10")),
 )
+
+# For the log, and for the operator who asks `/readyz`.
+PROXY_NOTE: Final = "a proxy forwards requests and is not in trusted_proxies: all its clients share one rate limit"
 
 _log = structlog.get_logger(__name__)
 
@@ -96,36 +98,32 @@ class Client:
 
 
 class Limiter:
-    """The rate limits of one process, counted together with the other processes of its data directory."""
+    """The rate limits of a service.
+
+    `has_untrusted_proxy`: requests came through a proxy that is missing in the settings.
+    """
 
     def __init__(
         self,
         policies: Mapping[Name, Policy | None],
-        memory: Memory,
         now_ns: Callable[[], int],
         *,
-        unix_s: Callable[[], int],
         exempt: Iterable[IPv4Network | IPv6Network] = (),
     ) -> None:
         """A policy that is missing in `policies`, or None, sets no limit. `exempt` networks have no limits.
 
-        `now_ns` is a clock that only goes forward and that the machine's processes have in common. `unix_s` gives
-        Unix time in seconds, which is only shown to the operator.
+        `now_ns` is a clock that only goes forward.
         """
-        self._unix_s = unix_s
+        self.has_untrusted_proxy = False
         self._policies: dict[Name, Policy] = {name: policy for name, policy in policies.items() if policy is not None}
-        self._memory = memory
+        self._times: dict[Name, Times] = {name: Times() for name in self._policies}
         self._now_ns = now_ns
         self._exempt = tuple(exempt)
-        self._has_warned = False
         self._rate = lru_cache(maxsize=None)(self._make_rate)
         self._rates: dict[Name, list[Rate]] = {name: [] for name in self._policies}
         self.client: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_client)
         self.forwarder: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_forwarder)
         self.key: Callable[[Name, tuple[tuple[str, int], ...]], Key] = lru_cache(maxsize=_KEPT)(self._make_key)
-        for name, policy in self._policies.items():
-            # No charge or debt reaches further than twice the window; one second is for rounding.
-            memory.forget_after(name, now_ns() + 2 * policy.window_ns + 1_000_000_000)
 
     def owner(self, wallet: bytes) -> Key:
         """The limit on the triggers and functions that `wallet`, its 20 bytes, adds."""
@@ -140,28 +138,23 @@ class Limiter:
     def _make_forwarder(self, peer: str) -> Client:
         """The client for a `peer` that sends `X-Forwarded-For` while no proxy is trusted.
 
-        A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket,
-        and one warning is logged. `muniment doctor` names it too. Any other peer is an ordinary client.
+        A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket.
+        The first one is logged, and `/readyz` notes that there is one. Any other peer is an ordinary client.
         """
         parsed = _parsed(peer)
         client = self.client(peer)
         if parsed is None or not _is_near(parsed) or any(parsed in network for network in self._exempt):
             return client
-        self._memory.note_proxy(parsed, self._unix_s())
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "a proxy forwards requests and is not in trusted_proxies: all its clients share one rate limit",
-                proxy=peer,
-            )
+        if not self.has_untrusted_proxy:
+            self.has_untrusted_proxy = True
+            _log.warning(PROXY_NOTE, proxy=peer)
         return Client(self, client.name, ((f"forwarder {client.name}", FORWARDER_SCALE),))
 
     def _make_key(self, name: Name, buckets: tuple[tuple[str, int], ...]) -> Key:
         if not buckets or name not in self._policies:
             return _UNLIMITED
         narrow, *wider = [
-            (self._memory.table(name), self._memory.slots(bucket), self._rate(name, scale), self._now_ns)
-            for bucket, scale in buckets
+            (self._times[name], bucket, self._rate(name, scale), self._now_ns) for bucket, scale in buckets
         ]
         return Joint(*narrow, [Bucket(*each) for each in wider]) if wider else Bucket(*narrow)
 
