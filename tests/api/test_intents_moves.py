@@ -11,14 +11,9 @@ from trigger_world import check_refusal
 
 from conftest import NOW_MS, Clock
 from muniment.protocol.evm.address import Address
-from muniment.protocol.forms import decode_record
-from muniment.protocol.intents import rules
 from muniment.protocol.intents.lifecycle import Moment
-from muniment.protocol.intents.types import AnyNewIntent
 from muniment.service.context import Context
-from muniment.service.resources.intents import recording
 from muniment.service.resources.intents.chain_facts import Fact, apply_to_subjects, insert_facts
-from muniment.service.resources.operators import IMPORT
 from operator_client import (
     DEADLINE,
     HEX32,
@@ -107,17 +102,6 @@ async def test_a_status_that_comes_with_the_whole_intent_again_is_a_move(
         await operator.put(draft.saying(status="submitted"))
         clock.advance(seconds=10)
     assert await moves(operator, of) == [("created", 0), ("submitted", 10)]
-
-
-async def test_a_file_does_not_say_when_an_intent_moved(
-    operator: OperatorClient, context: Context, draft: IntentDraft, clock: Clock
-) -> None:
-    of = await operator.recorded(draft)
-    clock.advance(seconds=10)
-    new: AnyNewIntent = decode_record(draft.saying(status="submitted").body, AnyNewIntent)
-    checked = rules.check_intent(new, None, protocol="Mimic", chains=context.chains, now_ms=clock())
-    await context.database.write(lambda tx: recording.record(tx, checked, IMPORT, Moment(clock(), GRACE_S)))
-    assert await moves(operator, of) == [("created", 0), ("submitted", None)]
 
 
 async def test_an_intent_expires_at_its_deadline(operator: OperatorClient, draft: IntentDraft, clock: Clock) -> None:

@@ -170,7 +170,6 @@ REFUSED = {
     "an empty name": (["add", ""], "1 to 100"),
     "a name of 101 characters": (["add", "x" * 101], "1 to 100"),
     "a name with a space": (["add", "a b"], "1 to 100"),
-    "the name of imports in the audit log": (["add", "import"], "import"),
     "a name with a line feed": (["add", "a\n"], "1 to 100"),
     "a name in other letters": (["add", "é"], "1 to 100"),
     "an address with a wrong checksum": (["add", "a", "--address", "0xAB" + "ab" * 19], "EIP-55"),

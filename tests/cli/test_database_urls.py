@@ -11,7 +11,7 @@ from muniment.cli.main import main
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hid/+den@127.0.0.1/x", "postgresql://u:hidden@127.0.0.1:99999/x"])
-@pytest.mark.parametrize("command", ["migrate", "verify", "operators list", "serve --port 0", "intents export"])
+@pytest.mark.parametrize("command", ["migrate", "verify", "operators list", "serve --port 0", "runs prune --older 30d"])
 def test_no_part_of_a_password_is_said(tmp_path: Path, command: str, url: str) -> None:
     result = CliRunner().invoke(main, [*command.split(), "--data-dir", str(tmp_path), "--database-url", url])
     assert result.exit_code in {1, 2}

@@ -96,19 +96,6 @@ def test_old_runs_without_intents_are_removed(served: Service, key: str, trigger
         assert {each.hash for each in registry.runs.list(trigger_sig=trigger["sig"])} == {kept, young}
 
 
-def test_runs_are_exported_and_imported(served: Service, key: str, trigger: dict[str, Any], tmp_path: Path) -> None:
-    recorded(served, key, trigger)
-    file = tmp_path / "runs.ndjson"
-    exported = warm.run("runs", "export", str(file), data=served.data_dir)
-    lines = file.read_text().splitlines()
-    assert (exported.returncode, exported.stderr) == (0, f"{len(lines)} run{'s' if len(lines) > 1 else ''}\n")
-    assert warm.run("runs", "export", data=served.data_dir).stdout == file.read_text()
-    file.write_text("\n".join([*lines, "{}"]))
-    again = warm.run("runs", "import", str(file), data=served.data_dir)
-    assert (again.returncode, f"{len(lines)} unchanged, 1 refused, 0 blank" in again.stdout) == (1, True)
-    assert again.stderr.startswith(f"line {len(lines) + 1}: invalid-body: ")
-
-
 @pytest.mark.parametrize("span", ["", "30", "d", "0d", "-1d", "30 d", "30m"])
 def test_a_span_that_is_none_is_refused(served: Service, span: str) -> None:
     result = warm.run("runs", "prune", "--older", span, data=served.data_dir)

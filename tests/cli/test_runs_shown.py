@@ -118,12 +118,15 @@ def test_list_asks_for_the_newest_and_shows_a_run_a_line(person: Person, middle:
 
 
 def test_list_says_that_there_are_more_than_it_prints(person: Person, middle: Middle) -> None:
-    row = {name: value for name, value in answered(new_run()).items() if name not in {"inputs", "context"}}
+    run = answered(new_run())
+    row = {name: value for name, value in run.items() if name not in {"inputs", "context"}}
     link = {"content-type": "application/json", "link": '</executions?sort=-1&cursor=b>; rel="next"'}
 
     def behave(asked: Asked, forward: Forward) -> Answered:
         del forward
         is_last = "cursor=" in asked.target
+        if run["hash"] in asked.target:  # whole, for `--all`
+            return Answered(200, {}, json.dumps(run).encode())
         return Answered(200, {} if is_last else link, json.dumps([row] * (1 if is_last else 30)).encode())
 
     with middle.behaving(behave):
@@ -135,7 +138,8 @@ def test_list_says_that_there_are_more_than_it_prints(person: Person, middle: Mi
 
 
 def test_a_short_hash_names_one_of_the_newest_runs_or_none(person: Person, middle: Middle) -> None:
-    row = {name: value for name, value in answered(new_run()).items() if name not in {"inputs", "context"}}
+    run = answered(new_run())
+    row = {name: value for name, value in run.items() if name not in {"inputs", "context"}}
     rows = [{**row, "hash": f"0x{'ab' * 4}{number:056x}"} for number in range(2)]
     given = {
         "0xABABab": "0xababab is the beginning of 2 runs: give more characters",
@@ -150,7 +154,8 @@ def test_a_short_hash_names_one_of_the_newest_runs_or_none(person: Person, middl
 
 
 def test_the_newest_run_of_each_of_several_triggers(person: Person, middle: Middle) -> None:
-    row = {name: value for name, value in answered(new_run()).items() if name not in {"inputs", "context"}}
+    run = answered(new_run())
+    row = {name: value for name, value in run.items() if name not in {"inputs", "context"}}
     other = "0x" + "34" * 64 + "1b"
     with middle.behaving(telling([row])):
         found = person.records("runs", "list", "--latest", "--trigger", SIG, "--trigger", other)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +14,22 @@ from click.testing import CliRunner, Result
 
 from copying_world import Place, copy, new_database
 from muniment.cli.main import main
+from muniment.protocol.errors import NonceTaken
 from operator_client import HEX32, OperationsDraft
 from postgres import Cluster
+from recorded_intents import AUTHOR, record_intents
 
 # Long ago, so both are records of the past.
 DRAFTS = [
     OperationsDraft(deadline=1_700_000_000 + n, members={"maxFees": [{"token": "0x" + "22" * 20, "amount": str(n)}]})
     for n in (1, 2)
 ]
-LINE = f"two intents share a nonce: {DRAFTS[1].hash} and {DRAFTS[0].hash}"
+# Whoever came last holds the nonce, whose time was over.
+LINE = f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}"
 
 
 def run(*words: object, data: Path) -> Result:
     return CliRunner().invoke(main, [*map(str, words), "--data-dir", str(data)])
-
-
-def imported(data: Path, *drafts: OperationsDraft) -> Result:
-    file = data.parent / "intents.ndjson"
-    file.write_text("\n".join(json.dumps(each.body) for each in drafts))
-    return run("intents", "import", file, data=data)
 
 
 @pytest.fixture
@@ -38,24 +37,27 @@ def data(tmp_path: Path) -> Path:
     """A registry with two intents of one nonce."""
     data = tmp_path / "data"
     assert run("migrate", data=data).exit_code == 0
-    result = imported(data, *DRAFTS)
-    assert (result.exit_code, result.stderr.splitlines()) == (0, [f"line 2: {LINE}"])
+    record_intents(data, *(each.body for each in DRAFTS))
     return data
 
 
 def test_verify_names_them_and_all_is_well(data: Path) -> None:
     result = run("verify", data=data)
     assert result.exit_code == 0
-    # Whoever came last holds the nonce, whose time was over.
-    assert f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stdout.splitlines()
+    assert LINE in result.stdout.splitlines()
 
 
 def test_restore_takes_them_and_says_so(data: Path, tmp_path: Path) -> None:
     assert run("backup", tmp_path / "backup", data=data).exit_code == 0
     result = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new")
     assert result.exit_code == 0, result.output
-    assert f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stderr.splitlines()
-    assert run("intents", "export", data=tmp_path / "new").stdout == run("intents", "export", data=data).stdout
+    assert LINE in result.stderr.splitlines()
+    assert recorded(tmp_path / "new") == recorded(data)
+
+
+def recorded(data: Path) -> list[Any]:
+    with closing(sqlite3.connect(data / "muniment.db")) as database:
+        return [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("intents", "intent_nonces")]
 
 
 @pytest.mark.parametrize("to", ["sqlite", "postgres"])
@@ -67,23 +69,22 @@ def test_a_copy_takes_them_and_says_so(data: Path, to: str, cluster: Cluster, tm
         target = asyncio.run(new_database(cluster, f"nonces-{tmp_path.name}", data))
     result = copy(source, target)
     assert result.exit_code == 0, result.output
-    assert f"two intents share a nonce: {DRAFTS[0].hash} and {DRAFTS[1].hash}" in result.stderr.splitlines()
+    assert LINE in result.stderr.splitlines()
     assert target.rows() == source.rows()
 
 
 def audit(data: Path) -> list[Any]:
     entries = json.loads(run("operators", "audit", "--json", data=data).stdout)
-    return [[each["operator"], each["action"], each["intent"]] for each in entries if each["operator"] != "import"]
+    return [[each["operator"], each["action"], each["intent"]] for each in entries if each["operator"] != AUTHOR]
 
 
 def test_a_nonce_is_freed_by_a_command_that_is_audited(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert run("migrate", data=data).exit_code == 0
     first, second = (OperationsDraft(deadline=4_000_000_000 + n) for n in (1, 2))
-    assert imported(data, first).exit_code == 0
-    refused = imported(data, second)
-    assert refused.exit_code == 1
-    assert f"nonce-taken: the intent {first.hash} has the same triggerSig" in refused.stderr
+    record_intents(data, first.body)
+    with pytest.raises(NonceTaken, match=f"the intent {first.hash} has the same triggerSig"):
+        record_intents(data, second.body)
 
     assert run("intents", "release", second.hash, data=data).exit_code == 1
     assert audit(data) == []
@@ -94,7 +95,7 @@ def test_a_nonce_is_freed_by_a_command_that_is_audited(tmp_path: Path) -> None:
     assert again.exit_code == 1
     assert "the intent holds no nonce" in again.stderr
     assert len(audit(data)) == 1
-    assert imported(data, second).exit_code == 0
+    record_intents(data, second.body)
 
 
 def test_only_the_hash_of_a_recorded_intent_is_taken(data: Path) -> None:

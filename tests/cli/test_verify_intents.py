@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from intent_lines import intent, joined, line, proposal
 from muniment.cli.main import main
 from operator_client import FAR_DEADLINE, OperationsDraft, operations_proposal
+from recorded_intents import intent, proposal, record_intents
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """Two intents, one of them with two proposals."""
-    file = tmp_path / "two.ndjson"
-    file.write_bytes(joined([line(1, proposals=[proposal(1), proposal(2)]), line(2)]))
-    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(tmp_path / "data")]).exit_code == 0
-    imported = CliRunner().invoke(main, ["intents", "import", str(file), "--data-dir", str(tmp_path / "data")])
-    assert imported.exit_code == 0, imported.output
-    return tmp_path / "data"
+    data = tmp_path / "data"
+    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(data)]).exit_code == 0
+    record_intents(data, intent(1, proposals=[proposal(1), proposal(2)]), intent(2))
+    return data
 
 
 def verify(data_dir: Path) -> Result:
@@ -71,13 +68,9 @@ def test_a_record_that_is_not_json_is_named(data_dir: Path) -> None:
 
 
 @pytest.fixture
-def second_form(tmp_path: Path, data_dir: Path) -> Path:
+def second_form(data_dir: Path) -> Path:
     """The same registry with an intent of two operations and its proposal."""
-    file = tmp_path / "second.ndjson"
-    draft = OperationsDraft(1, FAR_DEADLINE, {"proposals": [operations_proposal(7)]})
-    file.write_bytes(json.dumps(draft.body).encode())
-    imported = CliRunner().invoke(main, ["intents", "import", str(file), "--data-dir", str(data_dir)])
-    assert imported.exit_code == 0, imported.output
+    record_intents(data_dir, OperationsDraft(1, FAR_DEADLINE, {"proposals": [operations_proposal(7)]}).body)
     return data_dir
 
 

@@ -10,8 +10,6 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.operate.watch.events import OPERATION_EXECUTED
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
-from muniment.protocol.intents.types import LOGS_MAX
-from muniment.service.resources.intents import json_lines
 from settler import LOG_EMITTER, encode_emit, encode_fulfil, operation_executed_data
 from watching_world import (
     CHAIN_ID,
@@ -184,20 +182,3 @@ async def test_blocks_wait_for_their_confirmations(
         chain.ask("anvil_mine", "0x1")
         await watched.follow()
         assert [await watched.status(intent) for intent in intents] == ["succeeded", "failed"]
-
-
-async def test_an_export_is_imported_when_the_watcher_wrote_into_a_full_log(
-    watched: Registry, chain: LocalChain, settler: Address
-) -> None:
-    logs = [{"level": "info", "data": "x", "id": str(number)} for number in range(LOGS_MAX)]
-    body = intent_body(settler, 1, logs=logs)
-    await watched.record(body)
-    execute(chain, body)
-    await watched.follow()
-    line = b"".join(
-        [piece async for piece in json_lines.exported_lines(watched.context.database, json_lines.Exported())]
-    )
-    checked = json_lines.check_line(line.rstrip(), protocol="Mimic", chains={}, now_ms=watched.context.clock.now_ms())
-    assert checked is not None
-    assert len(checked.logs) == LOGS_MAX
-    assert checked.new.status == "succeeded"

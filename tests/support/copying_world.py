@@ -70,7 +70,6 @@ FACTS: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
     ("INSERT INTO pins VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
      (b"\x08" * 32, NOW_MS, NOW_MS + 1, 1, 2, 3, "no space “left”", None)),
     ("INSERT INTO leases VALUES (?, ?, ?)", ("watch", "somebody", NOW_MS + 1)),
-    ("INSERT INTO imports VALUES (?, ?, ?, ?, ?)", ("a file", 7, 900, 1, NOW_MS)),
     ("INSERT INTO time_differences VALUES (?, ?)", (2**20, NOW_MS)),
     ("INSERT INTO forgotten_nonces VALUES (?, ?)", (1, 7)),
 )  # fmt: skip

@@ -28,8 +28,11 @@ from muniment.protocol.evm.hex import data_of, quantity_of
 from muniment.protocol.evm.sign_in import read_sign_in
 from muniment.protocol.evm.struct_types import read_types
 from muniment.protocol.evm.words import WORDS, Misfit
+from muniment.protocol.forms import decode_record
 from muniment.protocol.functions.rules import read_manifest
 from muniment.protocol.functions.wasm import check_wasm
+from muniment.protocol.intents.rules import check_intent
+from muniment.protocol.intents.types import AnyNewIntent
 from muniment.protocol.ipfs.cid import decode_cid, decode_cid_bytes
 from muniment.protocol.ipfs.dag_pb import decode_node
 from muniment.protocol.ipfs.unixfs import decode_unixfs
@@ -52,7 +55,6 @@ from muniment.service.pins import worker
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
 from muniment.service.resources.functions.store import FunctionQuery
-from muniment.service.resources.intents.json_lines import check_line
 from muniment.service.resources.operators import _KEY
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.webhooks.sending import check_url, retry_after_s
@@ -117,8 +119,9 @@ def _trigger_with(member: str, word: str, held: Callable[[str], object]) -> Call
     return lambda data: encoder.struct_hash({"config": {member: held(data.decode("latin-1"))}})
 
 
-def _line(text: bytes) -> object:
-    return check_line(text, protocol="Mimic", chains={}, now_ms=0)
+def _intent(text: bytes) -> object:
+    new: AnyNewIntent = decode_record(parse_json(text), AnyNewIntent)
+    return check_intent(new, None, protocol="Mimic", chains={}, now_ms=0)
 
 
 def _imported(data: bytes) -> None:
@@ -210,14 +213,9 @@ DECODERS: tuple[Decoder, ...] = (
         ),
     ),
     Decoder(
-        "a line of an import",
-        _line,
-        (
-            "intents.check_line parse_json",
-            "forms.decode_record itself",
-            "forms.decode_record convert",
-            "intents._milliseconds fromisoformat",
-        ),
+        "an intent",
+        _intent,
+        ("forms.decode_record itself", "forms.decode_record convert", "intents._milliseconds fromisoformat"),
         frames=(
             (_INTENT.replace(b'"0x", "max', b'"0x').split(b"Fees")[0], b""),
             *((_INTENT.split(member)[0] + member + b'": "0x', b'"}') for member in (b"data", b"configSig", b"nonce")),

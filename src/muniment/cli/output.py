@@ -12,18 +12,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from muniment import durable
 from muniment.cli.fitting import cut, fitted, terminal_width
 from muniment.protocol.errors import Refusal
 from muniment.service.running.settings import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Coroutine
     from types import FrameType
 
 
@@ -95,12 +93,12 @@ def print_result(result: object, text: str, *, as_json: bool, empty: str = "") -
         print_note(empty)
 
 
-def print_json(value: Any, *, err: bool = False) -> None:
-    """Print a result for programs, as JSON on one line; with `err` on standard error."""
+def print_json(value: Any) -> None:
+    """Print a result for programs, as JSON on one line."""
     from muniment.protocol.wire import encode
 
     # Escaped, it is the same JSON.
-    click.echo(printable(encode(value).decode()), err=err)
+    click.echo(printable(encode(value).decode()))
 
 
 def end_at_once(status: int) -> NoReturn:
@@ -224,15 +222,6 @@ class StopRequest:
         finally:
             self._is_waiting = False
 
-    async def uninterrupted(self, step: Awaitable[bytes | None]) -> bytes | None:
-        """Await a step that no signal may interrupt, inside a `waiting` block."""
-        self._is_waiting = False
-        result = await step
-        self._is_waiting = True
-        if self.number:
-            raise StoppedWhileWaiting
-        return result
-
 
 async def until_stopped(work: Coroutine[Any, Any, T]) -> T | None:
     """The result of `work`; None after SIGTERM or Ctrl-C, which cancel it.
@@ -247,44 +236,6 @@ async def until_stopped(work: Coroutine[Any, Any, T]) -> T | None:
     with suppress(asyncio.CancelledError):
         return await task
     return None
-
-
-@contextmanager
-def output_file(place: str) -> Generator[IO[bytes]]:
-    """A file to write, which appears at `place` when it is complete; `-` is standard output. Raises `OSError`.
-
-    A pipe or a device at `place` is written directly.
-    """
-    path = Path(place)
-    if place == "-":
-        with _stream(sys.stdout.buffer) as stream:
-            yield stream
-    elif path.exists() and not path.is_file():
-        with path.open("wb") as file, _stream(file) as stream:
-            yield stream
-    else:
-        with durable.whole_file(path.resolve()) as file:  # a link stays, and its target is replaced
-            yield file
-
-
-@contextmanager
-def _stream(stream: IO[bytes]) -> Generator[IO[bytes]]:
-    try:
-        yield stream
-        stream.flush()
-    except BaseException:
-        with suppress(OSError):  # io.UnsupportedOperation: a stream without a descriptor cannot block
-            _discard(stream.fileno())
-        raise
-
-
-def _discard(descriptor: int) -> None:
-    """Send buffered bytes to the null device: closing would write them, and could block forever."""
-    null_device = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null_device, descriptor)
-    finally:
-        os.close(null_device)
 
 
 def shape_options(command: Command) -> Command:

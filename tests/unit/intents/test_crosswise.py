@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,13 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muniment.protocol.errors import Refusal
 from muniment.protocol.intents import rules
 from muniment.protocol.intents.lifecycle import Moment
 from muniment.protocol.intents.types import NewIntent, NewLog
 from muniment.protocol.wire import decode_text
 from muniment.service.resources.intents import recording
-from muniment.service.resources.intents.json_lines import Import
 from muniment.service.storage import open_database
 from muniment.service.storage.database import Database
 from operator_client import IntentDraft, log
@@ -66,26 +62,4 @@ async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machine
 
     await asyncio.gather(*(append(number) for number in range(600)))
     assert await machines[0].fetch("SELECT count(*) FROM intent_logs") == [(600,)]
-    assert await deadlocks(machines[0]) == before
-
-
-@pytest.mark.long
-async def test_imports_of_the_same_lines_in_other_orders_meet_no_deadlock(machines: list[Database]) -> None:
-    lines = [json.dumps(IntentDraft(number).body).encode() + b"\n" for number in range(300)]
-    orders = [lines, lines[::-1], random.Random(7).sample(lines, len(lines))]
-    before = await deadlocks(machines[0])
-    refused: list[Refusal] = []
-
-    async def imported(database: Database, order: list[bytes]) -> Import:
-        run = Import(
-            database=database, protocol="Mimic", chains={}, grace_s=GRACE_S, now_ms=lambda: NOW_MS, source=None,
-            on_refused=lambda _, refusal: refused.append(refusal), on_shared=lambda *_: None,
-        )  # fmt: skip
-        assert await run.run(io.BytesIO(b"".join(order)), lambda: True)
-        return run
-
-    done = await asyncio.gather(*map(imported, machines, orders))
-    assert refused == []
-    assert sum(run.tally.stored for run in done) == len(lines)
-    assert await machines[0].fetch("SELECT count(*) FROM intents") == [(len(lines),)]
     assert await deadlocks(machines[0]) == before

@@ -61,7 +61,10 @@ def list_intents(
     *, user: str | None, settler: str | None, trigger: str | None, status: str | None, limit: int | None, every: bool,
     as_json: bool | None, whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
-    """List intents, the newest first. The hashes of each are computed again."""
+    """List intents, the newest first. The hashes of each are computed again.
+
+    JSON has the newest 50 proposals and log lines of each, or with --all every one.
+    """
     with opened(flags) as registry:
         sig = whole_trigger(registry, trigger, flags) if trigger else None
         show_newest(
@@ -69,6 +72,7 @@ def list_intents(
                 user=user, settler=settler, config_sig=sig, status=status, newest_first=True, limit=size
             ),
             _columns(whole=whole), limit=limit, every=every, as_json=as_json, whole=whole, empty="no intents",
+            complete=lambda intent: _complete(registry, intent),
         )  # fmt: skip
 
 
@@ -108,7 +112,7 @@ def follow_intents(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @service_options
 def download_intents(file: Path, **flags: Any) -> None:
-    """Mirror every intent to FILE, in the format of `intents import`.
+    """Mirror every intent to FILE, one a line, as the client's `put` takes it.
 
     Every hash is computed again. An interrupted download continues where it stopped; a later one adds the new intents.
     """
@@ -266,7 +270,7 @@ class Mirror:
             file.seek(length)
             for page in registry.intents.list().pages(after or None):
                 for intent in page:
-                    file.write(encode(_whole(registry, intent)) + b"\n")
+                    file.write(encode(_unexpired(_complete(registry, intent))) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
                 count += len(page)
@@ -276,10 +280,14 @@ class Mirror:
         return count
 
 
-def _whole(registry: Registry, intent: AnyIntent) -> AnyIntent:
+def _complete(registry: Registry, intent: AnyIntent) -> AnyIntent:
+    """An intent of a listing, with all its proposals and logs."""
+    is_cut = len(intent.proposals) >= _LISTED_MAX or len(intent.logs) >= _LISTED_MAX
+    return registry.intents.get(intent.hash) if is_cut else intent
+
+
+def _unexpired(intent: AnyIntent) -> AnyIntent:
+    """`expired` follows from the deadline; it is never recorded."""
     from msgspec.structs import replace
 
-    is_cut = len(intent.proposals) >= _LISTED_MAX or len(intent.logs) >= _LISTED_MAX
-    whole = registry.intents.get(intent.hash) if is_cut else intent
-    # `expired` follows from the deadline; it is never recorded.
-    return replace(whole, status="created") if whole.status == "expired" else whole
+    return replace(intent, status="created") if intent.status == "expired" else intent

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from muniment.cli.output import Column, print_note, show_all, table_options
+from muniment.cli.output import Column, is_for_programs, print_note, show_all, table_options
 
 if TYPE_CHECKING:
     from muniment.client.sync import Pages
@@ -36,10 +36,12 @@ def show_newest(
     as_json: bool | None,
     whole: bool,
     empty: str,
+    complete: Callable[[T], T | None] | None = None,
 ) -> None:
     """Print the newest records of a listing. `read` gets the size of its pages.
 
-    Where neither `limit` nor `every` was given and there are more, a line on standard error says so.
+    Where neither `limit` nor `every` was given and there are more, a line on standard error says so. JSON of `every`
+    record has all members: `complete` adds those that a listing leaves out. None: the record has gone since.
     """
     if every and limit is not None:
         raise click.UsageError("give --limit or --all, not both")
@@ -56,6 +58,9 @@ def show_newest(
                 has_more = len(taken) < len(page) or page.cursor is not None
                 return
 
-    show_all(newest(), columns, as_json=as_json, empty=empty, fits=not whole)
+    records: Iterable[T] = newest()
+    if complete is not None and every and is_for_programs(as_json):
+        records = (record for each in records if (record := complete(each)) is not None)
+    show_all(records, columns, as_json=as_json, empty=empty, fits=not whole)
     if has_more and limit is None:
         print_note(f"These are the newest {_LIMIT}; --limit N or --all prints more.")

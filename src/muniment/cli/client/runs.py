@@ -12,6 +12,7 @@ from muniment.cli.client.short_ids import whole_run, whole_trigger
 from muniment.cli.output import Column, ago, counted, shape_options, short, short_address, show_all, show_one
 
 if TYPE_CHECKING:
+    from muniment.client import Registry
     from muniment.protocol.runs.types import NewRun, Run, RunAnswer, RunBlock, RunInput, RunRecord
 
 _CLAIMED: Final = "(as the service says)"
@@ -32,7 +33,10 @@ def list_runs(
     *, triggers: tuple[str, ...], latest: bool, relayer: str | None, result: Any, limit: int | None, every: bool,
     as_json: bool | None, whole: bool, **flags: Any,
 ) -> None:  # fmt: skip
-    """List runs, the newest first. The hash of each is computed again."""
+    """List runs, the newest first. The hash of each is computed again.
+
+    JSON leaves out what each run read and all but the first 50 lines of its log, or with --all nothing.
+    """
     _check_usage(triggers, latest=latest, has_filter=bool(relayer or result or limit or every))
     with opened(flags) as registry:
         sigs, columns = [whole_trigger(registry, each, flags) for each in triggers], _columns(whole=whole)
@@ -45,6 +49,7 @@ def list_runs(
                 trigger_sig=sigs[0] if sigs else None, relayer=relayer, result=result, newest_first=True, limit=size
             ),
             columns, limit=limit, every=every, as_json=as_json, whole=whole, empty="no runs",
+            complete=lambda run: _complete(registry, run),
         )  # fmt: skip
 
 
@@ -63,6 +68,16 @@ def show_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
 
 
 COMMANDS: Final = (list_runs, show_run)
+
+
+def _complete(registry: Registry, run: Run) -> Run | None:
+    """A run of a listing with all that it read and logged; None if it was removed since."""
+    from muniment.protocol.errors import RunNotFound
+
+    try:
+        return registry.runs.get(run.hash)
+    except RunNotFound:
+        return None
 
 
 def _check_usage(triggers: tuple[str, ...], *, latest: bool, has_filter: bool) -> None:

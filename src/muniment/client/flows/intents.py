@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
     from muniment.protocol.intents.types import LogLevel
 
-# What is written: a record, or its members as in the JSON of the request.
-GivenIntent: TypeAlias = AnyNewIntent | Mapping[str, object]
+# What is written: a record, also one that a registry answered, or its members as in the JSON of the request.
+GivenIntent: TypeAlias = AnyNewIntent | AnyIntent | Mapping[str, object]
 GivenProposal: TypeAlias = AnyNewProposal | Mapping[str, object]
 
 
@@ -90,7 +90,7 @@ def follower(
     )  # fmt: skip
 
 
-def new_intent(given: GivenIntent) -> AnyNewIntent:
+def new_intent(given: GivenIntent) -> AnyNewIntent | AnyIntent:
     """An intent from its members, each checked. Raises the `Invalid` of the member that is wrong."""
     return decode_record({**given}, AnyNewIntent) if isinstance(given, Mapping) else given
 
@@ -100,7 +100,7 @@ def new_proposal(given: GivenProposal) -> AnyNewProposal:
     return decode_record({**given}, AnyNewProposal) if isinstance(given, Mapping) else given
 
 
-def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
+def put(session: Session, intent: AnyNewIntent | AnyIntent) -> Flow[AnyIntent]:
     """Record an intent; idempotent."""
     hash_ = Bytes32.parse("0x" + intent_hash(intent).hex())
     send = Send("PUT", target("/intents/{}", hash_), encode(intent), {**POSTED, **session.operator_headers()})

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
 # The prefix of a status change of an intent in the audit log.
 MOVE: Final = "move to "
-# The name in the audit log for imports from a file.
-IMPORT: Final = "import"
-# The same for local commands; no operator can have this name.
+# The name in the audit log for local commands; no operator can have it.
 LOCAL: Final = "(local)"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -85,12 +83,7 @@ def new_key(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens.
-
-    Raises it for the name of imports in the audit log too: no operator may have that name.
-    """
-    if name == IMPORT:
-        raise ValueError(f"the name {IMPORT} is reserved: the audit log uses it for imports from files")
+    """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens."""
     if not _NAME.fullmatch(name):
         raise ValueError("an operator's name must have 1 to 100 of the characters A-Z a-z 0-9 . _ -")
     return name

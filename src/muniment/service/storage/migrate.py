@@ -55,8 +55,9 @@ def missing(known: list[Migration], applied: dict[str, str]) -> list[Migration]:
         if applied.get(migration.name, migration.sha256) != migration.sha256:
             raise ValueError(
                 f"another revision of muniment made this database ({migration.name} differs), and this one does not "
-                "upgrade it; nothing was changed. Run `muniment backup` and `muniment intents export` with the other "
-                "one. Import the intents into a new registry, and post triggers, functions and deactivations again"
+                "upgrade it; nothing was changed. Keep that revision to read what the database holds. Begin a new "
+                "registry with this one, and post functions, triggers and deactivations again; intents stay with the "
+                "old registry"
             )
     return [migration for migration in known if migration.name not in applied]
 

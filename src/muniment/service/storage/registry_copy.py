@@ -56,7 +56,6 @@ _KEYS: Final[dict[LiteralString, LiteralString]] = {
     "chain_progress": "chain_id settler",
     "chain_blocks": "chain_id number",
     "leases": "name",
-    "imports": "source",
     "operators": "name",
     "audit_entries": "seq",
     "time_differences": "differ_ms",

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import InvalidIntent, NonceTaken
 from muniment.protocol.evm.hex import HexString
-from muniment.protocol.intents.lifecycle import Moment, passed_until
-from muniment.protocol.intents.types import NewIntent
+from muniment.protocol.intents.lifecycle import Moment
 from muniment.service.resources import operators
 from muniment.service.resources.intents.store import expiry, find
 from muniment.service.storage.sql import number_text
@@ -21,11 +20,10 @@ from muniment.service.storage.sql import number_text
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent
+    from muniment.protocol.intents.types import NewOperationsIntent
     from muniment.service.storage.database import Database, Row, Transaction
     from muniment.service.storage.sqlite.snapshot import StillDatabase
 
-_KEY: Final = "trigger_sig = ? AND settler = ? AND nonce = ?"
 # The second of two writers waits here for the first to commit, on either engine. A nonce whose time is over goes to the
 # new intent; the last parameter is the latest deadline whose grace has passed.
 _HOLD: Final = """
@@ -34,15 +32,13 @@ _HOLD: Final = """
     DO UPDATE SET intent_hash = excluded.intent_hash, deadline = excluded.deadline WHERE intent_nonces.deadline <= ?
     RETURNING intent_hash"""
 # Of several intents that succeeded the first keeps it.
-_KEPT: Final = """
+_KEEP: Final = """
+    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline)
+    SELECT trigger_sig, settler, nonce, hash, NULL FROM intents WHERE seq = ?
     ON CONFLICT (trigger_sig, settler, nonce)
     DO UPDATE SET intent_hash = excluded.intent_hash, deadline = NULL WHERE intent_nonces.deadline IS NOT NULL"""
-_KEEP: Final = f"""
-    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline) VALUES (?, ?, ?, ?, NULL){_KEPT}"""
-_KEEP_RECORDED: Final = f"""
-    INSERT INTO intent_nonces (trigger_sig, settler, nonce, intent_hash, deadline)
-    SELECT trigger_sig, settler, nonce, hash, NULL FROM intents WHERE seq = ?{_KEPT}"""
-_HOLDER: Final = f"SELECT intent_hash FROM intent_nonces WHERE {_KEY}"
+# The intent that holds a nonce, or held it last.
+_HOLDER: Final = "SELECT intent_hash FROM intent_nonces WHERE trigger_sig = ? AND settler = ? AND nonce = ?"
 _SHARED: Final = """
     SELECT i.seq, i.hash, n.intent_hash
     FROM intents i LEFT JOIN intent_nonces n
@@ -51,62 +47,30 @@ _SHARED: Final = """
 _ROWS_PER_READ: Final = number_text(1_000)
 
 
-def _key_of(new: NewOperationsIntent) -> tuple[bytes, bytes, str]:
-    """The parameters of `_KEY`: the trigger's signature, the settlement contract, and the nonce as 0x hex."""
-    return new.trigger_sig.raw, new.settler.raw, new.nonce
-
-
-def is_past(new: NewOperationsIntent, moment: Moment) -> bool:
-    """Whether the deadline of an intent has passed, so that the settlement contract refuses it."""
-    return int(new.deadline) <= passed_until(moment.now_ms)
-
-
-async def _holder(tx: Transaction, key: tuple[bytes, bytes, str]) -> bytes | None:
-    """The hash of the intent that holds a nonce, or held it last."""
-    rows = await tx.fetch(_HOLDER, key)
-    return rows[0][0] if rows else None
-
-
 async def hold(
-    tx: Transaction,
-    new: NewOperationsIntent,
-    intent_hash: bytes,
-    moment: Moment,
-    *,
-    has_succeeded: bool,
-    may_share: bool,
+    tx: Transaction, new: NewOperationsIntent, intent_hash: bytes, moment: Moment, *, has_succeeded: bool
 ) -> None:
-    """Hold the nonce of an intent that is about to be recorded. Raises `NonceTaken` if another intent holds it.
-
-    With `may_share` an intent whose deadline has passed is a record of the past: it may have the nonce too.
-    """
-    key, deadline = _key_of(new), int(new.deadline).to_bytes(32)
+    """Hold the nonce of an intent that is about to be recorded. Raises `NonceTaken` if another intent holds it."""
+    key, deadline = (new.trigger_sig.raw, new.settler.raw, new.nonce), int(new.deadline).to_bytes(32)
     _, over = expiry(moment)
     values = (*key, intent_hash, None if has_succeeded else deadline, over)
     while not await tx.fetch(_HOLD, values):
-        other = await _holder(tx, key)
-        if other == intent_hash:  # another writer has recorded the same intent since
-            return
-        if other is None:  # `release` has freed it since
+        row = await tx.fetch_one(_HOLDER, key)
+        if row is None:  # `release` has freed it since
             continue
-        if not (may_share and is_past(new, moment)):
-            named = HexString.from_raw(other)
-            detail = (
-                f"the intent {named} has the same triggerSig, settler and nonce, and the settlement contract would "
-                "execute both"
-            )
-            raise NonceTaken(detail, pointer="/nonce", facts={"intent": named})
-        if has_succeeded:
-            await tx.execute(_KEEP, values[:4])
-        else:
-            later = f"UPDATE intent_nonces SET deadline = ? WHERE {_KEY} AND deadline < ?"
-            await tx.execute(later, (deadline, *key, deadline))
-        return
+        if row[0] == intent_hash:  # another writer has recorded the same intent since
+            return
+        named = HexString.from_raw(row[0])
+        detail = (
+            f"the intent {named} has the same triggerSig, settler and nonce, and the settlement contract would "
+            "execute both"
+        )
+        raise NonceTaken(detail, pointer="/nonce", facts={"intent": named})
 
 
 async def keep(tx: Transaction, seq: int) -> None:
     """Let an intent that succeeded hold its nonce for ever, even if another intent has taken the nonce since."""
-    await tx.execute(_KEEP_RECORDED, (seq,))
+    await tx.execute(_KEEP, (seq,))
 
 
 def _line(intent_hash: bytes, other: bytes) -> str:
@@ -129,14 +93,6 @@ def shared_in_file(database: StillDatabase) -> Iterator[str]:
 
 def _lines(rows: Iterable[Row]) -> Iterator[str]:
     return (_line(intent_hash, other) for _, intent_hash, other in rows if other not in (None, intent_hash))
-
-
-async def shared_by(tx: Transaction, new: AnyNewIntent, intent_hash: bytes, moment: Moment) -> str | None:
-    """The line about a past intent to be recorded although another intent has its nonce; None if there is no other."""
-    if isinstance(new, NewIntent) or not is_past(new, moment):
-        return None
-    other = await _holder(tx, _key_of(new))
-    return None if other is None or other == intent_hash else _line(intent_hash, other)
 
 
 async def release(tx: Transaction, intent_hash: bytes, now_ms: int) -> None:

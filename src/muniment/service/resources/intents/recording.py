@@ -1,4 +1,4 @@
-"""How intents, proposals, logs and moves are recorded, for the endpoints of operators and for imports.
+"""How intents, proposals, logs and moves are recorded.
 
 Each write is one transaction. It locks the intent's row, so that writers of one intent take turns, in one process or
 many; reads what is recorded; merges; and writes. The first fact stays, and a repetition is accepted without effect.
@@ -41,7 +41,7 @@ Admit: TypeAlias = Callable[[], object]
 
 
 def _admit_all() -> None:
-    """Rows of a file are not refused."""
+    """Refuse no rows."""
 
 
 class _LockedIntent(NamedTuple):
@@ -62,15 +62,13 @@ async def record(
 
     A merge moves the status forward, sets a transaction once, and adds proposals and logs that are new. `author` is
     the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers` (also for an intent
-    that the run which it names did not make), `IntentFull`, and what `admit` raises; then nothing is recorded. An
-    import may record a past intent whose nonce another intent holds.
+    that the run which it names did not make), `IntentFull`, and what `admit` raises; then nothing is recorded.
     """
     seq = moved_to = None
-    is_import = author == operators.IMPORT
     intent = await _lock(tx, checked.hash, moment)
     if intent is None:
         admit()
-        seq = await _insert(tx, checked, moment, may_share=is_import)
+        seq = await _insert(tx, checked, moment)
         if seq is None:  # another writer has recorded it since
             intent = await _locked(tx, checked.hash, moment)
     if intent is not None:
@@ -80,7 +78,7 @@ async def record(
     if seq is not None:
         await apply_chain_facts(tx, seq, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
-    if moved_to is not None and not is_import:  # the time of an import is not the time of the move
+    if moved_to is not None:
         await operators.enter(tx, author, f"{operators.MOVE}{moved_to}", checked.hash, moment.now_ms)
     return seq is not None
 
@@ -191,7 +189,7 @@ async def _locked(tx: Transaction, intent_hash: bytes, moment: Moment) -> _Locke
     return intent
 
 
-async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool) -> int | None:
+async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:
     """Record an intent with its proposals and logs; its number, or None when another writer has recorded it."""
     new = checked.new
     await check_run(tx, checked.hash, _trigger_sig(new), new.execution_hash.raw or None)
@@ -200,8 +198,7 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
     if not isinstance(new, NewIntent):  # before any change, so that a refusal needs no rollback
-        has_succeeded = claim.status == SUCCEEDED
-        await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
+        await hold(tx, new, checked.hash, moment, has_succeeded=claim.status == SUCCEEDED)
     values: dict[LiteralString, object] = {
         "hash": checked.hash, "trigger_sig": _trigger_sig(new),
         "settler": new.settler.raw,

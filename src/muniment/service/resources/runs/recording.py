@@ -123,10 +123,7 @@ async def _known(tx: Transaction, sent: Sent) -> _Known:
 
 
 async def _join(tx: Transaction, sent: Sent, seq: int) -> Recording:
-    """Add the record of another operator. A repetition undoes that it was taken back, and changes nothing else.
-
-    An import repeats what was said elsewhere, so it undoes nothing.
-    """
+    """Add the record of another operator. A repetition undoes that it was taken back, and changes nothing else."""
     name = sent.caller.name
     known = dict(await tx.fetch("SELECT operator, orphaned_at_ms FROM run_records WHERE run_seq = ?", (seq,)))
     if name not in known:
@@ -134,7 +131,7 @@ async def _join(tx: Transaction, sent: Sent, seq: int) -> Recording:
         if sent.checked.is_verdict:
             await _check_count(tx, sent)
         await _add_record(tx, sent, seq, len(known) + 1)
-    elif known[name] is not None and name != operators.IMPORT:
+    elif known[name] is not None:
         await tx.execute("UPDATE run_records SET orphaned_at_ms = NULL WHERE run_seq = ? AND operator = ?", (seq, name))
     else:
         return Recording(seq, is_new=False)

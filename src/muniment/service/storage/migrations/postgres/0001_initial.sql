@@ -249,15 +249,6 @@ CREATE TABLE leases (
   until_ms bigint NOT NULL
 );
 
--- The progress of an import: it continues there when it is started again.
-CREATE TABLE imports (
-  source text PRIMARY KEY,
-  lines bigint NOT NULL,
-  bytes bigint NOT NULL,
-  refused bigint NOT NULL,
-  updated_at_ms bigint NOT NULL
-);
-
 -- Those who may write intents and runs. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be
 -- undone. `address` names the operator publicly, in the runs that it records.
 CREATE TABLE operators (

@@ -235,15 +235,6 @@ CREATE TABLE leases (
   until_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The progress of an import: it continues there when it is started again.
-CREATE TABLE imports (
-  source TEXT NOT NULL PRIMARY KEY,
-  lines INTEGER NOT NULL,
-  bytes INTEGER NOT NULL,
-  refused INTEGER NOT NULL,
-  updated_at_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- Those who may write intents and runs. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be
 -- undone. `address` names the operator publicly, in the runs that it records.
 CREATE TABLE operators (
