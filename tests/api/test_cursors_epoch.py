@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import itertools
-import threading
 from collections.abc import Callable
 from typing import Any, LiteralString
 
@@ -14,15 +12,12 @@ import pytest
 from trigger_world import check_refusal, next_of
 
 from answers import cursor_at, ok
-from applications import another_process, client_of
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from muniment.service.app import Application
 from muniment.service.context import Context
 from muniment.service.http.paging import OFFSET_MAX, Cursor
 from muniment.service.storage import epoch
 from muniment.service.storage.database import Parameters, Row
 from muniment.service.storage.epoch import FRESH_SECONDS, Epochs
-from muniment.service.storage.sqlite import view
 from operator_client import IntentDraft, OperatorClient, operator_key
 
 NUMBER = 0x0BADCAFE
@@ -229,52 +224,3 @@ async def test_a_cursor_of_an_epoch_that_another_process_has_just_begun_is_accep
     new = cursor_at("triggers", Cursor(link.rpartition("cursor=")[2]).seq, NUMBER)
     assert len((await client.get(f"/triggers?sort=1&cursor={new}")).json()) == 1
     check_refusal(await client.get(link), 410, "cursor-too-old")
-
-
-class Held:
-    """A connection that stands still between a commit and its outcome, as a process that gets no processor."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self.is_committed, self.may_go_on = threading.Event(), threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def execute(self, sql: str, *parameters: Any) -> Any:
-        done = self._connection.execute(sql, *parameters)
-        if sql == "COMMIT":
-            self.is_committed.set()
-            assert self.may_go_on.wait(60)
-        return done
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.usefixtures("filled")
-async def test_a_cursor_that_one_process_has_given_is_good_in_all_others_at_once(
-    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when the process that commits has not noted it yet, and another one shows the row already."""
-    monkeypatch.setattr(view, "VIEW_SECONDS_MAX", 60)  # a view that is older ends in any case
-    commits: Any = context.database
-    commits = commits._writer.commits
-    held = Held(commits.connection)
-    async with (
-        another_process(context) as giving, client_of(Application(giving)) as giver,
-        another_process(context) as taking, client_of(Application(taking)) as taker,
-    ):  # fmt: skip
-        cid = (await taker.get("/functions")).json()[0]["CID"]  # its view begins, without the row below
-        monkeypatch.setattr(commits, "connection", held)
-        registering = asyncio.create_task(register(client, TriggerDraft(cid, version="9.9.9")))
-        try:
-            assert await asyncio.to_thread(held.is_committed.wait, 60)
-            page = await giver.get("/triggers?limit=1")
-            links = [str(next_of(page)), str(next_of(await giver.get("/events")))]
-            answers = [await taker.get(link) for link in links]
-            seen = (await taker.get("/triggers?limit=1")).json()
-        finally:
-            held.may_go_on.set()
-            await registering
-    assert page.json()[0]["version"] == "9.9.9"
-    assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
-    assert seen == page.json()

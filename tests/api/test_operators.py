@@ -88,6 +88,31 @@ async def test_a_revoked_key_is_refused_immediately_and_a_new_key_for_the_name_i
     check_refusal(await operator.append(of, "logs", log()), 403, "invalid-operator-key")
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("times", [5, pytest.param(100, marks=pytest.mark.long)])
+async def test_the_next_request_after_each_revoke_is_refused(
+    client: httpx2.AsyncClient, context: Context, times: int
+) -> None:
+    """Also while the service reads all the time, so that there is always a view of before."""
+    is_over = False
+
+    async def keep_reading() -> None:
+        while not is_over:
+            await context.database.fetch("SELECT name FROM operators")
+            await asyncio.sleep(0.001)
+
+    reading = asyncio.create_task(keep_reading())
+    try:
+        for number in range(times):
+            operator = OperatorClient(client, await operator_key(context, f"relayer-{number}"))
+            of = await operator.recorded(IntentDraft(number))
+            assert (await typed(context, "revoke", f"relayer-{number}")).exit_code == 0
+            check_refusal(await operator.append(of, "logs", log()), 403, "invalid-operator-key")
+    finally:
+        is_over = True
+        await reading
+
+
 async def test_a_key_is_neither_in_the_database_nor_in_the_logs(
     operator: OperatorClient, context: Context, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

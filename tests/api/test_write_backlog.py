@@ -32,6 +32,7 @@ async def test_creates_are_refused_and_deactivations_are_not(
         assert response.headers["retry-after"] == "1"
         body = {"triggerSigs": [sig], "signature": OWNER.sign_deactivation([sig])}
         assert (await client_of_full.post("/triggers/deactivate", json=body)).status_code == 204
+        await full.database.until_seen()
     assert "deactivateSig" in (await client.get(f"/triggers/{sig}")).json()
     await register(client, refused)
 

@@ -109,5 +109,5 @@ def test_a_registry_that_is_made_meanwhile_is_left_alone(
     monkeypatch.setattr(os, "link", late)
     assert "another command made a registry there" in refused("restore", backup, "--rotate", data=new)
     monkeypatch.undo()
-    assert {path.name for path in new.iterdir()} == {"muniment.db", "muniment.db-commits"}
+    assert {path.name for path in new.iterdir()} == {"muniment.db"}
     assert run("migrate", data=new).output == "the database is up to date\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from muniment.service.running.shared_memory import BYTE, Cells, SharedFile
-from muniment.service.storage.last_commit import LastCommit
 
 
 def test_processes_see_the_numbers_of_each_other(tmp_path: Path) -> None:
@@ -60,37 +59,6 @@ def test_a_shortened_file_reads_as_zeros_and_is_lengthened_by_the_next_write(tmp
     assert (cells[90_000], file.read(2**19, 4)) == (0, bytes(4))
     cells[90_000] = 6
     assert cells[90_000] == 6
-
-
-def test_commits_are_seen_again_after_their_file_was_shortened(tmp_path: Path) -> None:
-    writing, reading = (LastCommit(tmp_path / "commits") for _ in range(2))
-    for each in (writing, reading):
-        each.share()
-    first = writing.begin()
-    os.truncate(tmp_path / "commits", 0)
-    writing.end(first)
-    begun, ended = reading.numbers()
-    assert begun != ended, "a commit may be under way"
-    second = writing.begin()
-    assert reading.numbers() == (second, 0)
-    writing.end(second)
-    assert reading.numbers() == (second, second)
-
-
-def test_where_the_file_of_commits_cannot_be_written_the_process_counts_alone_until_it_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commits = LastCommit(tmp_path / "missing" / "commits")
-    number = commits.begin()
-    assert (commits.is_shared, commits.numbers()) == (False, (number, 0))
-    (tmp_path / "missing").mkdir()
-    with monkeypatch.context() as patched:
-        patched.setattr(SharedFile, "write", lambda *_: os.pwrite(-1, b"", 0))
-        number = commits.begin()
-        commits.end(number)
-    assert (commits.is_shared, commits.numbers()) == (False, (number, number))
-    number = commits.begin()
-    assert (commits.is_shared, commits.numbers()) == (True, (number, 0))
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

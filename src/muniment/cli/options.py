@@ -154,6 +154,7 @@ def in_registry(config: Path | None, flags: dict[str, object], work: Callable[[C
 @asynccontextmanager
 async def opened_context(settings: Settings, *, metrics: Metrics | None = None) -> AsyncGenerator[Context]:
     """The context of a registry whose database has the schema of this release, closed at the end."""
+    from muniment.operate import databases
     from muniment.service.app import build_context
 
     context = build_context(settings, metrics=metrics)
@@ -161,8 +162,9 @@ async def opened_context(settings: Settings, *, metrics: Metrics | None = None) 
         await context.database.check()
         yield context
     finally:
-        for each in (context.outgoing_webhooks, context.outgoing, context.database):
+        for each in (context.outgoing_webhooks, context.outgoing):
             await each.close()
+        await databases.close(context.database)
         context.metrics.close()
 
 

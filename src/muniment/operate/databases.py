@@ -38,7 +38,13 @@ async def opened(settings: Settings) -> AsyncGenerator[Database]:
     try:
         yield database
     finally:
-        await database.close()
+        await close(database)
+
+
+async def close(database: Database) -> None:
+    """Close the database of a command, once services see what it wrote: what it revoked is refused when it ends."""
+    await database.until_seen()
+    await database.close()
 
 
 def run(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:

@@ -235,11 +235,10 @@ def _restore(
             copier.flush()
             copied = copier.copied
         staged = place.with_name(place.name + _STAGED_SUFFIX)
-        for suffix in ("", "-wal", "-shm", "-commits"):  # SQLite would replay the log of an interrupted restore
+        for suffix in ("", "-wal", "-shm"):  # SQLite would replay the log of an interrupted restore
             staged.with_name(staged.name + suffix).unlink(missing_ok=True)
         _check_hash(durable.copy_file(snapshot / DATABASE, staged), described)
         begin_epoch_in_file(staged)
-        staged.with_name(f"{staged.name}-commits").unlink(missing_ok=True)
         ids = None
         if not _has_own_secrets(settings, described):
             ids = _put_secrets(snapshot / SECRETS, settings.data_dir, rotate=rotate)

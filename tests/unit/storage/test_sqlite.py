@@ -159,6 +159,7 @@ async def test_a_lock_held_too_long_is_a_refusal_and_then_all_is_well(tmp_path: 
             await impatient.write(add("a"))
         assert await words(database) == []
     await impatient.write(add("b"))
+    await impatient.until_seen()
     await impatient.close()
     assert await words(database) == ["b"]
 

@@ -209,6 +209,10 @@ class Database(Reader, Protocol):
         """
         ...
 
+    async def until_seen(self) -> None:
+        """Return once every service of the database sees all commits of this process."""
+        ...
+
     async def close(self) -> None:
         """Finish the accepted reads and writes, then close every connection."""
         ...

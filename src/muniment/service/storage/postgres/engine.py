@@ -169,6 +169,9 @@ class PostgresDatabase:
         if time.monotonic() - self._writer.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_refuse_if_read_only, urgent=True)
 
+    async def until_seen(self) -> None:
+        """Return: every session sees a commit from its end on."""
+
     async def close(self) -> None:
         """Finish the accepted reads and writes, then close every connection."""
         await self._writing_probe.close()

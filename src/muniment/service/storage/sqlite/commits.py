@@ -13,20 +13,21 @@ from muniment.service.running.metrics.recorder import DatabaseMetrics
 from muniment.service.storage.sqlite.connection import CHECKPOINT_PAGES
 
 if TYPE_CHECKING:
-    from muniment.service.storage.last_commit import LastCommit
     from muniment.service.storage.sqlite.files import Files
 
 # The length of a log with `CHECKPOINT_PAGES` pages and their headers (https://sqlite.org/fileformat2.html#walformat).
 LOG_BYTES: Final = 32 + CHECKPOINT_PAGES * (24 + 4_096)
-# How long a checkpoint waits for readers: several times the life of a view (`view`).
+# How long a checkpoint waits for views to end, twice: several times their life (`view`).
 _VIEWS_MS: Final = 250
+# Between two tries to copy the whole log.
+_TRY_MS: Final = 4
 
 
 class Commits:
     """The connection that writes, its open files, and the outcome of its last commits."""
 
     def __init__(
-        self, connection: sqlite3.Connection, files: Files, last_commit: LastCommit,
+        self, connection: sqlite3.Connection, files: Files,
         *, log_bytes: int = LOG_BYTES, metrics: DatabaseMetrics | None = None,
     ) -> None:  # fmt: skip
         """Before the first commit. No method waits for the write lock, because the event loop would wait with it.
@@ -37,7 +38,8 @@ class Commits:
         self.connection = connection
         self.files = files
         self.metrics = metrics or DatabaseMetrics()
-        self._last_commit = last_commit
+        # The number of commits; it changes before their callers get the outcome.
+        self.count = 0
         # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
         # SQLite opened the file read-only; that lasts until the file is opened again.
@@ -73,11 +75,10 @@ class Commits:
         if self._is_lost:
             self._check_files()
         changes = self.connection.total_changes
-        number = self._last_commit.begin()
         try:
             self.connection.execute("COMMIT")
         finally:
-            self._last_commit.end(number)
+            self.count += 1
         try:
             self._check_files()
         except DatabaseUnavailable as error:
@@ -98,7 +99,8 @@ class Commits:
                 self._log_bytes_max = self._log_bytes
             elif log_bytes > self._log_bytes_max:
                 self._log_bytes_max = log_bytes + self._log_bytes
-                self._checkpoint("RESTART")
+                if self._copy_log():
+                    self._begin_log_again()
 
     def _check_files(self) -> None:
         self._is_lost = True
@@ -116,17 +118,27 @@ class Commits:
         return f"the database cannot write now: {self.files.reason(error)}"
 
     def _save_log(self) -> None:
-        """Copy the log into the database if only the log file was removed: its content would end with this process.
-
-        A checkpoint skips pages that are newer than an open view, so it waits for the views of other processes to end.
-        """
+        """Copy the log into the database if only the log file was removed: its content would end with this process."""
         with suppress(sqlite3.Error):  # the callers get the reason in any case
             if self.files.have_lost_the_log_alone():
-                self._checkpoint("FULL")
+                self._copy_log()
 
-    def _checkpoint(self, mode: str) -> None:
+    def _copy_log(self) -> bool:
+        """Whether the whole log is in the database now: pages that are newer than an open view are not copied.
+
+        SQLite's own wait is for a lock that the next view of the service takes at once, so it would hardly ever end.
+        """
+        for _ in range(_VIEWS_MS // _TRY_MS):
+            is_busy, pages, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if not is_busy and pages == copied:
+                return True
+            time.sleep(_TRY_MS / 1000)
+        return False
+
+    def _begin_log_again(self) -> None:
+        """Let the next commit begin the log again, once no view reads from it: new views read from the database."""
         self.connection.execute(f"PRAGMA busy_timeout={_VIEWS_MS}")
         try:
-            self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         finally:
             self.connection.execute("PRAGMA busy_timeout=0")

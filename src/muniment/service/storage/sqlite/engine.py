@@ -1,8 +1,8 @@
 """The `Database` in an SQLite file, made by `open_database`: statements run on the event loop, commits in a thread.
 
 A statement takes tens of microseconds, less than a call into a thread. A commit waits for an fsync, so all queued
-writes share one transaction and one fsync; each has its own outcome. Several processes share the file. Only the process
-that holds SQLite's write lock takes sequence numbers, so they are in the order of commits.
+writes share one transaction and one fsync; each has its own outcome. Commands share the file with a service. Only the
+process that holds SQLite's write lock takes sequence numbers, so they are in the order of commits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded, NotR
 from muniment.service.running.metrics.recorder import DatabaseMetrics
 from muniment.service.storage.client_slots import ClientSlots
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
-from muniment.service.storage.last_commit import LastCommit
 from muniment.service.storage.migrate import require_all
 from muniment.service.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 from muniment.service.storage.sql import number_text
@@ -30,7 +29,7 @@ from muniment.service.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
 from muniment.service.storage.sqlite.files import Files
 from muniment.service.storage.sqlite.jobs import is_failure
 from muniment.service.storage.sqlite.migrate import migrate
-from muniment.service.storage.sqlite.view import View
+from muniment.service.storage.sqlite.view import VIEW_SECONDS_MAX, View
 from muniment.service.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ _STEPS_PER_LOOK: Final = 10_000
 
 
 class SqliteDatabase:
-    """A `Database` in one file, with the files `-wal`, `-shm` and `-commits` next to it."""
+    """A `Database` in one file, with the files `-wal` and `-shm` next to it."""
 
     is_shared: bool = False
     visible_before: LiteralString = ""
@@ -82,14 +81,12 @@ class SqliteDatabase:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):  # SQLite gives its other files the same mode
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._last_commit = LastCommit(path.with_name(f"{path.name}-commits"))
             commits, reader = self._open()
-            self._last_commit.share()  # last: it makes a file, and only a real database may get one
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
         # 0, unless rows were copied here from an engine whose times do not follow the order (`copying`).
         (self.times_differ_ms,) = reader.execute("PRAGMA user_version").fetchone()
-        self._view = View(reader, self._last_commit)
+        self._view = View(reader, commits)
         self._writer = Writer(commits, patience_s=busy_timeout_ms / 1000, limits=limits)
         self._writing_probe = Probe(
             self._prove_writing, silence="the database takes no write: another process holds its lock"
@@ -161,6 +158,7 @@ class SqliteDatabase:
         except DatabaseUnavailable:
             self._metrics.fail("long_read")
             raise
+        self._view.expire()  # later reads must see what this one saw
         self._metrics.long_reads.observe(time.perf_counter() - begun)
         return rows
 
@@ -190,11 +188,16 @@ class SqliteDatabase:
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations under the write lock. A second process waits, and then finds them applied."""
-        number = self._last_commit.begin()
         try:
             return await asyncio.to_thread(_migrate, self._path)
         finally:
-            self._last_commit.end(number)
+            self._view.expire()
+
+    async def until_seen(self) -> None:
+        """Return once the views of other processes that lack the last commit have ended."""
+        left = self._writer.commits.succeeded_at + VIEW_SECONDS_MAX - time.monotonic()
+        if left > 0:
+            await asyncio.sleep(left + 0.001)  # a timer of uvloop may be early by that
 
     async def time_ms(self) -> int | None:
         """None: a file has no clock."""
@@ -237,9 +240,7 @@ class SqliteDatabase:
             # that it can be undone by itself. SQLite puts more than 64 KiB of that into a file: 10 of the 22 writes to
             # files for each new trigger.
             writing.execute("PRAGMA temp_store=MEMORY")
-            commits = Commits(
-                writing, Files(self._path), self._last_commit, log_bytes=self._log_bytes, metrics=self._metrics
-            )
+            commits = Commits(writing, Files(self._path), log_bytes=self._log_bytes, metrics=self._metrics)
             opened.pop_all()
         return commits, reading
 
@@ -256,9 +257,9 @@ class SqliteDatabase:
             except (OSError, sqlite3.Error):  # a database without tables answers 503 until the next try
                 reader = sqlite3.connect(":memory:", isolation_level=None)
                 writing = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-                commits = Commits(writing, files, self._last_commit, metrics=self._metrics)
+                commits = Commits(writing, files, metrics=self._metrics)
                 commits.is_read_only = True
-            self._view = View(reader, self._last_commit)
+            self._view = View(reader, commits)
             return commits
 
         files = self._writer.commits.files

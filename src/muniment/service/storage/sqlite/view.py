@@ -1,4 +1,4 @@
-"""Keeps a read transaction (a view) for many reads of the event loop, until any process commits; `engine` uses it."""
+"""Keeps a read transaction (a view) for many reads of the event loop; `engine` uses it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from muniment.service.storage.last_commit import LastCommit
+    from muniment.service.storage.sqlite.commits import Commits
 
-# The life of a view: a commit of a program that does not write `LastCommit` is missed for at most this long, and a
-# checkpoint (`commits`) waits this long.
+# The life of a view: a commit of another process is missed for at most this long, and a checkpoint (`commits`) waits
+# this long.
 VIEW_SECONDS_MAX: Final = 0.05
 
 
 class View:
     """A connection that keeps its view for several reads: beginning a transaction costs as much as reading a row.
 
-    Reads see every acknowledged commit: `LastCommit` changes before the acknowledgement, and then a new view begins.
-    They also see every commit that a read of another process has seen: while a commit is under way each read has a view
-    of its own.
+    Reads see every acknowledged commit of this process: `Commits.count` changes before the acknowledgement, and then a
+    new view begins.
     """
 
-    def __init__(self, connection: sqlite3.Connection, last_commit: LastCommit) -> None:
+    def __init__(self, connection: sqlite3.Connection, commits: Commits) -> None:
         """Use `connection`, which no other code uses."""
         self._connection = connection
-        self._last_commit = last_commit
-        # The commit that was the last one when the view began; None: one was under way.
-        self._seen: int | None = None
+        self._commits = commits
+        # The number of commits when the view began.
+        self._seen = 0
         # By the monotonic clock.
         self._until = 0.0
         # The event loop that will end the view after the last read.
@@ -39,23 +38,25 @@ class View:
 
         Raises `sqlite3.DatabaseError`.
         """
-        begun, ended = self._last_commit.numbers()
-        if begun != self._seen or ended != self._seen or now >= self._until:
-            self._renew(now)
+        count = self._commits.count  # before the view begins, so that no commit in between is missed
+        if count != self._seen or now >= self._until:
+            self._renew(count, now)
         return self._connection
+
+    def expire(self) -> None:
+        """Let the next read begin a new view, because it must see what another connection has seen or committed."""
+        self._until = 0.0
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _renew(self, now: float) -> None:
-        begun, ended = self._last_commit.numbers()  # before the view begins, so that no commit in between is missed
+    def _renew(self, count: int, now: float) -> None:
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
         self._connection.execute("BEGIN")
-        self._seen = begun if begun == ended else None
-        # If the numbers are not shared, commits of other processes do not change them, so a view serves one read only.
-        self._until = now + (VIEW_SECONDS_MAX if self._last_commit.is_shared else 0)
+        self._seen = count
+        self._until = now + VIEW_SECONDS_MAX
         loop = asyncio.get_running_loop()
         if self._ends_on is not loop:
             self._ends_on = loop
@@ -64,7 +65,7 @@ class View:
     def _end(self) -> None:
         """End the view; it may have been renewed since this call was scheduled."""
         self._ends_on = None
-        self._until = 0.0
+        self.expire()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
