@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import httpx2
@@ -14,7 +13,6 @@ from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.protocol.errors import DiskAlmostFull
 from muniment.service.app import OPERATIONS
 from muniment.service.context import Context
-from muniment.service.running.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 from runs_world import BLOCK, Relayer, once_body, registered_once, relayer, stopped
 
@@ -28,11 +26,6 @@ class Usage(NamedTuple):
     total: int
     used: int
     free: int
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, webhooks="users")
 
 
 @pytest.fixture
@@ -84,7 +77,7 @@ async def test_then_creates_are_refused_and_owners_log_in_and_deactivate(
     await register(client, new)
 
 
-async def test_operators_and_makers_of_webhooks_leave_the_reserve_alone(
+async def test_operators_leave_the_reserve_alone(
     client: httpx2.AsyncClient, context: Context, leave: Callable[[int], None], nothing_stored: Callable[[], Any]
 ) -> None:
     operator = OperatorClient(client, await operator_key(context))

@@ -1,4 +1,4 @@
-"""Webhooks that are refused: wrong bodies, wallets, foreign callers, settings. A refusal stores nothing."""
+"""Webhooks that are refused: wrong bodies, wallets, limits, settings. A refusal stores nothing."""
 
 from __future__ import annotations
 
@@ -18,26 +18,17 @@ from conftest import Clock
 from muniment.service.app import Application, build_context
 from muniment.service.auth.secrets import ring_of
 from muniment.service.context import Context
+from muniment.service.resources.webhooks import store
 from muniment.service.running.settings import Settings
 from operator_client import operator_key
 
 ELSEWHERE = "https://hooks.example.org/muniment"
-OWNER, STRANGER = Wallet(7), Wallet(8)
-OWN = {"owner": [OWNER.address]}
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, webhooks="users")
+OWNER = Wallet(7)
 
 
 @pytest.fixture
 async def operator(client: httpx2.AsyncClient, context: Context) -> Maker:
     return Maker(client, {"x-operator-key": await operator_key(context)})
-
-
-async def maker_of(client: httpx2.AsyncClient, wallet: Wallet) -> Maker:
-    return Maker(client, {"x-auth-token": await log_in(client, wallet)})
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -86,42 +77,26 @@ async def test_an_update_is_checked_like_a_new_webhook(operator: Maker, nothing_
             check_refusal(await operator.call("PATCH", path, body), 400, "invalid-body")
 
 
-async def test_a_wallet_has_webhooks_for_its_own_events_alone(
+async def test_a_token_is_no_credential_for_webhooks(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
-    wallet = await maker_of(client, OWNER)
-    paths = [await wallet.added(ELSEWHERE, filters={name: [OWNER.address]}) for name in ("owner", "signer", "user")]
-    foreign: list[Any] = [
-        None, {}, {"owner": [STRANGER.address]}, {"owner": [OWNER.address, STRANGER.address]},
-        {"settler": [OWNER.address]},
-    ]  # fmt: skip
+    wallet = Maker(client, {"x-auth-token": await log_in(client, OWNER)})
+    own = {"url": ELSEWHERE, "filters": {"owner": [OWNER.address]}}
     async with nothing_stored():
-        for filters in foreign:
-            refused = await wallet.call("POST", "/webhooks", {"url": ELSEWHERE, "filters": filters})
-            check_refusal(refused, 400, "invalid-body", pointer="/filters/owner")
-            refused = await wallet.call("PATCH", paths[0], {"filters": filters})
-            check_refusal(refused, 400, "invalid-body", pointer="/filters/owner")
+        check_refusal(await wallet.call("POST", "/webhooks", own), 401, "missing-credential")
+        check_refusal(await wallet.call("GET", "/webhooks"), 401, "missing-credential")
 
 
-async def test_a_wallet_has_at_most_5_webhooks_and_each_wallet_has_its_own(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
+async def test_a_registry_has_no_more_webhooks_than_it_can_deliver_to(
+    operator: Maker, monkeypatch: pytest.MonkeyPatch, nothing_stored: Callable[[], Any]
 ) -> None:
-    wallet, stranger = await maker_of(client, OWNER), await maker_of(client, STRANGER)
-    paths = [await wallet.added(ELSEWHERE, filters=OWN) for _ in range(5)]
+    assert store.HOOKS_MAX == 1_000
+    monkeypatch.setattr(store, "HOOKS_MAX", 2)
+    paths = [await operator.added(ELSEWHERE) for _ in range(2)]
     async with nothing_stored():
-        refused = await wallet.call("POST", "/webhooks", {"url": ELSEWHERE, "filters": OWN})
-        check_refusal(refused, 409, "too-many-webhooks")
-        for path in (paths[0], f"{paths[0]}/attempts"):
-            check_refusal(await stranger.call("GET", path), 404, "webhook-not-found")
-    await stranger.added(ELSEWHERE, filters={"owner": [STRANGER.address]})
-    assert len(await wallet.done("GET", "/webhooks")) == 5
-    assert len(await stranger.done("GET", "/webhooks")) == 1
-
-
-async def test_an_operator_key_decides_where_a_token_comes_with_it(client: httpx2.AsyncClient, operator: Maker) -> None:
-    both = Maker(client, {**operator.headers, "x-auth-token": await log_in(client, OWNER)})
-    await both.added(ELSEWHERE)
-    assert len(await operator.done("GET", "/webhooks")) == 1
+        check_refusal(await operator.call("POST", "/webhooks", {"url": ELSEWHERE}), 409, "too-many-webhooks")
+    assert (await operator.call("DELETE", paths[0])).status_code == 204
+    await operator.added(ELSEWHERE)
 
 
 async def test_a_receiver_may_not_resolve_to_a_private_address(operator: Maker) -> None:
@@ -129,36 +104,18 @@ async def test_a_receiver_may_not_resolve_to_a_private_address(operator: Maker) 
     assert (await operator.done("POST", f"{path}/test"))["outcome"] == "forbidden-address"
 
 
-async def test_a_wallet_can_send_at_most_ten_challenges_in_20_seconds(settings: Settings, clock: Clock) -> None:
-    context = build_context(replace(settings, rate_limit_client="20000/20s"), now_ms=clock)
-    await context.database.migrate()
-    async with client_of(Application(context)) as client:
-        wallet = await maker_of(client, OWNER)
-        path = await wallet.added("https://hooks..example/", filters=OWN)  # no request leaves: the name has a gap
-        responses = [await wallet.call("POST", f"{path}/test") for _ in range(12)]
-        attempts = (await context.database.fetch("SELECT count(*) FROM webhook_attempts"))[0][0]
-    await context.database.close()
-    done = [response for response in responses if response.status_code == 200]
-    assert 9 <= len(done) == attempts <= 10
-    check_refusal(responses[-1], 429, "rate-limited")
-
-
-@pytest.mark.parametrize("webhooks", ["operators", "off"])
-async def test_the_setting_says_who_may_have_webhooks(
-    settings: Settings, clock: Clock, webhooks: str, nothing_stored: Callable[[], Any]
+@pytest.mark.parametrize("setting", ["webhooks", "feed"])
+async def test_without_webhooks_or_the_feed_their_paths_are_unknown(
+    settings: Settings, clock: Clock, setting: str, nothing_stored: Callable[[], Any]
 ) -> None:
-    narrowed = build_context(replace(settings, webhooks=webhooks), now_ms=clock)
-    async with client_of(Application(narrowed)) as client:
-        wallet = await maker_of(client, OWNER)
-        operator = Maker(client, {"x-operator-key": await operator_key(narrowed)})
+    off = build_context(replace(settings, **{setting: "off"}), now_ms=clock)
+    async with client_of(Application(off)) as client:
+        operator = Maker(client, {"x-operator-key": await operator_key(off)})
         async with nothing_stored():
-            refused = await wallet.call("POST", "/webhooks", {"url": ELSEWHERE, "filters": OWN})
-            check_refusal(refused, *((404, "unknown-path") if webhooks == "off" else (403, "webhooks-for-operators")))
-            if webhooks == "off":
-                check_refusal(await operator.call("GET", "/webhooks"), 404, "unknown-path")
-        if webhooks == "operators":
-            await operator.added(ELSEWHERE)
-    await narrowed.database.close()
+            check_refusal(await operator.call("POST", "/webhooks", {"url": ELSEWHERE}), 404, "unknown-path")
+            check_refusal(await operator.call("GET", "/webhooks"), 404, "unknown-path")
+            check_refusal(await Maker(client, {}).call("GET", "/webhooks"), 404, "unknown-path")
+    await off.database.close()
 
 
 async def test_a_webhook_whose_secret_was_retired_is_suspended_until_it_is_rotated(

@@ -34,6 +34,20 @@ def test_a_variable_of_a_setting_that_is_gone_is_refused(name: str) -> None:
     assert load_settings(environ={name: ""}) == Settings()
 
 
+@pytest.mark.parametrize("value", ["operators", "users"])
+def test_a_registry_with_webhooks_of_owners_is_not_started_without_them(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "muniment.toml"
+    file.write_text(f'webhooks = "{value}"\n')
+    instead = "write on, the default: webhooks belong to operators, and those of owners are gone"
+    sentence = f"^webhooks = {value} is gone: {instead}$"
+    with pytest.raises(SettingError, match=sentence):
+        load_settings(environ={}, config=file)
+    with pytest.raises(SettingError, match=sentence):
+        load_settings(environ={"MUNIMENT_WEBHOOKS": value})
+    assert load_settings(environ={"MUNIMENT_WEBHOOKS": ""}).webhooks == "on"
+    assert load_settings(environ={"MUNIMENT_WEBHOOKS": "off"}).webhooks == "off"
+
+
 def test_no_setting_is_both_known_and_gone() -> None:
     assert set(REMOVED) & set(Settings().shown()) == set()
 

@@ -59,14 +59,12 @@ async def endless() -> AsyncGenerator[Endless]:
 async def test_little_is_taken_of_an_endless_receiver_and_of_an_endless_node(tmp_path: Path, endless: Endless) -> None:
     chains = tmp_path / "chains.toml"
     chains.write_text(f'[[chains]]\nid = 8453\nrpc_urls = ["{endless.url}"]\n')
-    environment = {
-        "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_WEBHOOKS": "users", "MUNIMENT_CHAINS_FILE": str(chains),
-    }  # fmt: skip
+    environment = {"MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_CHAINS_FILE": str(chains)}
     with Service(tmp_path / "data", environment=environment) as service:
         async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
             client.headers["x-auth-token"] = await log_in(client, Wallet())
-            hook = {"url": f"{endless.url}/hook", "filters": {"owner": [Wallet().address]}}
-            id = ok(await client.post("/webhooks", json=hook)).json()["webhook"]["id"]
+            client.headers["x-operator-key"] = service.operator_key()
+            id = ok(await client.post("/webhooks", json={"url": f"{endless.url}/hook"})).json()["webhook"]["id"]
             for path in (f"/webhooks/{id}/test", "/users/tokens"):
                 method = "POST" if path.endswith("test") else "GET"
                 asked = asyncio.create_task(client.request(method, path))

@@ -37,9 +37,9 @@ LONGER = {"receivers that are slow by turns": 4}
 TIMES_AS_SLOW_MAX, SLOW_MS = 5, 50
 NODE_PORT = str(free_port())
 SILENT_NAMES = Path(attacking.__file__).with_name("silent_names.py")
-# What a stranger may do, and whom the registry asks.
+# Whom the registry asks.
 OPEN = {
-    "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_WEBHOOKS": "users", "MUNIMENT_LOG_LEVEL": "error",
+    "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "error",
     "MUNIMENT_TLOG_NAME": "soak.example", "MUNIMENT_TLOG_KEY": "11" * 32,
 }  # fmt: skip
 # While the attacks last, the last bundle of the log stays as long as it is.
@@ -75,10 +75,10 @@ def test_honest_clients_are_served_beside_every_attack(tmp_path: Path, engine: s
         with served(tmp_path, stored) as service:
             cid, sig = asyncio.run(prepare(service.url))
             asyncio.run(furnish(service.url, service.data_dir, url, cid))
-            operator = operator_of(service, stored)
+            keys = keys_of(service, stored)
         with served(tmp_path, LIMITS | stored | STILL, workers) as service:
             print(f"\n{engine}, {workers} process(es), {SECONDS:g} s each\n\n{HEAD}")
-            table = rows(service, [name for name in attacking.NAMES if CHOSEN.search(name)], operator, cid, sig)
+            table = rows(service, [name for name in attacking.NAMES if CHOSEN.search(name)], keys, cid, sig)
     check(table)
 
 
@@ -90,14 +90,18 @@ def test_owners_are_served_beside_a_stranger_who_fills_the_disk(tmp_path: Path) 
     with mounted(tmp_path), served(tmp_path, LIMITS) as service:
         cid, sig = asyncio.run(prepare(service.url))
         print(f"\na disk of 256 MiB, {SECONDS:g} s each\n\n{HEAD}")
-        table = rows(service, list(FILLING), operator_of(service, {}), cid, sig)
+        table = rows(service, list(FILLING), keys_of(service, {}), cid, sig)
     (felt,) = (felt for name, felt in table.items() if name in FILLING)
     assert (felt.lost, felt.not_ended, felt.gone) == (0, 0, 0)
 
 
-def operator_of(service: Service, stored: dict[str, str]) -> str:
-    """The key of a new operator, by the command of the release that serves."""
-    command = [str(PYTHON), "-m", "muniment", "operators", "add", "soak", "--data-dir", str(service.data_dir)]
+def keys_of(service: Service, stored: dict[str, str]) -> list[str]:
+    """The keys of new operators, by the command of the release that serves: an honest one, and three with receivers."""
+    return [_key_of(service, stored, name) for name in ("soak", "one", "two", "three")]
+
+
+def _key_of(service: Service, stored: dict[str, str], name: str) -> str:
+    command = [str(PYTHON), "-m", "muniment", "operators", "add", name, "--data-dir", str(service.data_dir)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
     done = subprocess.run(
         command, env=inherited | stored | OPEN, capture_output=True, text=True, timeout=START_SECONDS_MAX, check=True
@@ -105,13 +109,13 @@ def operator_of(service: Service, stored: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-def rows(service: Service, names: list[str], operator: str, cid: str, sig: str) -> dict[str, Felt]:
+def rows(service: Service, names: list[str], keys: list[str], cid: str, sig: str) -> dict[str, Felt]:
     """Do it, and show each row as it is known."""
     begin = first_position(service.url)
     table: dict[str, Felt] = {}
     for name in ("nothing", *names):
-        honest = Honest(service, operator, cid, sig, begin)
-        table[name] = asyncio.run(_beside(honest, service, name))
+        honest = Honest(service, keys[0], cid, sig, begin)
+        table[name] = asyncio.run(_beside(honest, service, name, keys[1:]))
         print(table[name].row(name, table["nothing"]), flush=True)
     return table
 
@@ -123,12 +127,12 @@ def first_position(url: str) -> str:
     return base64.urlsafe_b64encode(epoch + b"0").decode().rstrip("=")
 
 
-async def _beside(honest: Honest, service: Service, attack: str) -> Felt:
+async def _beside(honest: Honest, service: Service, attack: str, keys: list[str]) -> Felt:
     seconds = SECONDS * LONGER.get(attack, 1)
     with honest.hooked():
         await honest.prepare(seconds)
         command = [sys.executable, attacking.__file__, attack, service.url.rpartition(":")[2], str(seconds)]
-        environment = {**os.environ, "ATTACK_NODE_PORT": NODE_PORT}
+        environment = {**os.environ, "ATTACK_NODE_PORT": NODE_PORT, "ATTACK_OPERATOR_KEYS": ",".join(keys)}
         attacker = None
         if attack != "nothing":
             attacker = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)

@@ -1,7 +1,7 @@
 """Attackers in a process of their own: `attacking.py NAME PORT SECONDS`. Each attack has its own addresses.
 
-They use little: requests that once were expensive, held connections, endless bodies, and
-wallets (`attacking_wallets.py`).
+They use little: requests that once were expensive, held connections, endless bodies, and what needs a wallet or an
+operator (`attacking_wallets.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attackers with wallets: servers that the registry calls, and uploads that fill its disk."""
+"""Servers that the registry calls for wallets and operators, and uploads of wallets that fill its disk."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _MODULE_BYTES = 14 * 2**20
 _UPLOADS = 60
 # The statuses of what this attack was answered.
 ANSWERS: Counter[int] = Counter()
+# Of operators whose receivers are hostile.
+_OPERATOR_KEYS = os.environ.get("ATTACK_OPERATOR_KEYS", "").split(",")
 # Where the registry looks for the node of a chain.
 _NODE_PORT = int(os.environ.get("ATTACK_NODE_PORT", "0"))
 
@@ -49,15 +51,13 @@ async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             await writer.drain()
 
 
-async def _hooks(client: httpx2.AsyncClient, wallet: Wallet, urls: list[str]) -> list[Callable[[], Awaitable[Any]]]:
-    """Add webhooks of a wallet; calling one of the results tests it."""
-    headers = {"x-auth-token": await log_in(client, wallet)}
-    ids: list[str] = []
-    for url in urls:
-        body = {"url": url, "filters": {"owner": [wallet.address]}}
-        answer = await client.post("/webhooks", json=body, headers=headers)
-        if answer.is_success:  # one address has few that are pending
-            ids.append(answer.json()["webhook"]["id"])
+async def _hooks(client: httpx2.AsyncClient, key: str, urls: list[str]) -> list[Callable[[], Awaitable[Any]]]:
+    """Add webhooks of an operator in place of those that it has; calling one of the results tests it."""
+    headers = {"x-operator-key": key}
+    for old in (await client.get("/webhooks", headers=headers)).json():
+        await client.delete(f"/webhooks/{old['id']}", headers=headers)
+    added = [(await client.post("/webhooks", json={"url": url}, headers=headers)).json() for url in urls]
+    ids = [each["webhook"]["id"] for each in added]
     return [lambda id=id: client.post(f"/webhooks/{id}/test", headers=headers) for id in ids]
 
 
@@ -72,13 +72,13 @@ async def _again_and_again(asks: list[Callable[[], Awaitable[Any]]]) -> None:
 
 
 async def _endless_receiver(port: int, network: str) -> None:
-    """Fifteen tests of three wallets at one address, of receivers whose answers never end."""
+    """Fifteen tests of three operators, of receivers whose answers never end."""
     async with (
         await asyncio.start_server(_endless, f"{network}.0.1", 0) as server,
         client_at(port, f"{network}.0.2") as client,
     ):
         url = f"http://{network}.0.1:{server.sockets[0].getsockname()[1]}/"
-        asks = [each for n in range(3) for each in await _hooks(client, Wallet(_FIRST_WALLET + n), [url] * 5)]
+        asks = [each for key in _OPERATOR_KEYS for each in await _hooks(client, key, [url] * 5)]
         await _again_and_again(asks)
 
 
@@ -93,17 +93,16 @@ async def _endless_node(port: int, network: str) -> None:
 
 
 async def _silent_names(port: int, network: str) -> None:
-    """Sixteen tests of four wallets at one address, of receivers whose name servers never answer."""
+    """Fifteen tests of three operators, of receivers whose name servers never answer."""
     async with client_at(port, f"{network}.0.2") as client:
         asks: list[Callable[[], Awaitable[Any]]] = []
-        for n in range(4):
-            urls = [f"https://n{n}-{m}.silent.test/" for m in range(4)]
-            asks += await _hooks(client, Wallet(_FIRST_WALLET + n), urls)
+        for n, key in enumerate(_OPERATOR_KEYS):
+            asks += await _hooks(client, key, [f"https://n{n}-{m}.silent.test/" for m in range(5)])
         await _again_and_again(asks)
 
 
 async def _slow_by_turns(port: int, network: str) -> None:
-    """Sixty webhooks of twelve wallets at sixteen hosts: a quick answer, then a slow one, then a quick one."""
+    """Sixty webhooks of three operators at sixteen hosts: a quick answer, then a slow one, then a quick one."""
     turns = count()
 
     async def answer(writer: asyncio.StreamWriter) -> None:
@@ -114,16 +113,17 @@ async def _slow_by_turns(port: int, network: str) -> None:
     async with asyncio.TaskGroup() as group:
         hosts = [raw_receiver(f"{network}.1.{n + 1}", answer) for n in range(16)]
         urls = [await each.__aenter__() for each in hosts]
-        for n in range(12):
-            mine = [urls[(5 * n + m) % 16] for m in range(5)]
-            group.create_task(_with_events(port, f"{network}.0.{n + 1}", Wallet(_FIRST_WALLET + n), mine))
+        for n, key in enumerate(_OPERATOR_KEYS):
+            async with client_at(port, f"{network}.0.{n + 1}") as client:
+                for test in await _hooks(client, key, [urls[(20 * n + m) % 16] for m in range(20)]):
+                    await test()
+            group.create_task(_make_events(port, f"{network}.0.{n + 1}", Wallet(_FIRST_WALLET + n)))
 
 
-async def _with_events(port: int, address: str, wallet: Wallet, urls: list[str]) -> None:
-    """Webhooks of a wallet, and a trigger a second of it."""
+async def _make_events(port: int, address: str, wallet: Wallet) -> None:
+    """Create a trigger of a wallet each second."""
     async with client_at(port, address) as client:
         (function,) = (await client.get("/functions?limit=1")).json()
-        await asyncio.gather(*(test() for test in await _hooks(client, wallet, urls)))
         for number in count():
             draft = TriggerDraft(function["CID"], wallet, INPUTS, version=f"0.0.{number}", input={"note": "short"})
             with suppress(httpx2.TransportError):
@@ -139,8 +139,7 @@ async def _fill(port: int, network: str) -> None:
             section = b"\0\x80\x80\x80\7\0" + os.urandom(_MODULE_BYTES)
             large = Bundle(version=f"{number}.0.0", wasm=Bundle().wasm + section[: 6 + 14 * 2**20 - 1])
             await client.post("/functions", files=large.files, headers=keys[number % 8])
-    wallet = Wallet(_FIRST_WALLET)
-    await _with_events(port, f"{network}.0.2", wallet, [])
+    await _make_events(port, f"{network}.0.2", Wallet(_FIRST_WALLET))
 
 
 WALLETS: dict[str, Callable[[int, str], Awaitable[None]]] = {

@@ -21,7 +21,6 @@ from muniment.service.context import Context
 from muniment.service.resources.feed.events import Position
 from muniment.service.resources.webhooks import managing, store
 from muniment.service.resources.webhooks.managing import run_test
-from muniment.service.resources.webhooks.store import Maker
 from muniment.service.resources.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
 from muniment.service.running.settings import Settings
 from muniment.service.storage.database import Transaction
@@ -67,7 +66,7 @@ class Registry:
     async def hook(self, url: str, *, batch: bool = False, operator: str = "cli") -> tuple[WebhookId, str]:
         """Add a hook whose receiver answers the challenge; its id and secret."""
         context, new = self.context, NewWebhook(url=WebhookUrl.parse(url), batch=batch)
-        hook = await managing.add(context, Maker(operator=operator), new)
+        hook = await managing.add(context, operator, new)
         hook_id = WebhookId.from_raw(hook.id)
         result = await run_test(context, None, hook_id)
         assert result.status == "active", result

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from muniment.service.running.settings import Settings
 
 
-# The maker of webhooks that are added here, unless --operator names another.
+# The operator of webhooks that are added here, unless --operator names another.
 OPERATOR: Final = "cli"
 
 
 @click.group()
 def webhooks() -> None:
-    """Receivers of the change feed, owned by operators or wallets."""
+    """Receivers of the change feed, which belong to operators."""
 
 
 @webhooks.command("add")
@@ -34,7 +34,7 @@ def webhooks() -> None:
 @click.argument("url")
 @filter_options
 @click.option("--batch", is_flag=True, help="Send up to 100 events in one request, as a JSON array.")
-@click.option("--operator", default=OPERATOR, show_default=True, help="The operator that owns the webhook.")
+@click.option("--operator", default=OPERATOR, show_default=True, help="The operator to whom the webhook belongs.")
 @json_option
 def add_webhook(config: Path | None, url: str, operator: str, *, batch: bool, as_json: bool, **flags: Any) -> None:
     """Add a webhook to URL, and print its id and secret. The secret is shown only once.
@@ -44,15 +44,14 @@ def add_webhook(config: Path | None, url: str, operator: str, *, batch: bool, as
     from muniment.protocol.forms import decode_record
     from muniment.service.resources.operators import check_name
     from muniment.service.resources.webhooks import managing
-    from muniment.service.resources.webhooks.store import Maker
     from muniment.service.resources.webhooks.types import NewWebhook
 
     filters = take_filters(flags)
     types = {"types": filters.pop("types")} if "types" in filters else {}
     body: dict[str, Any] = {"url": url, "batch": batch, **types, "filters": filters}
-    maker = Maker(operator=check_name(operator))
+    name = check_name(operator)
     new = decode_record(body, NewWebhook)
-    webhook, secret = in_registry(config, flags, lambda context: _added(context, managing.add(context, maker, new)))
+    webhook, secret = in_registry(config, flags, lambda context: _added(context, managing.add(context, name, new)))
     output.print_result({"webhook": webhook, "secret": secret}, f"{webhook.id}\n{secret}", as_json=as_json)
 
 
@@ -65,11 +64,11 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
 
     async def read(context: Context) -> list[tuple[str, Webhook]]:
         hooks = await store.everything(context.database)
-        return [(_maker(hook), managing.shown(context, hook)) for hook in hooks]
+        return [(hook.operator, managing.shown(context, hook)) for hook in hooks]
 
     found = in_registry(config, flags, read)
-    lines = [f"{webhook.id}  {webhook.status}  {maker}  {webhook.url}" for maker, webhook in found]
-    listed = [{"maker": maker, "webhook": webhook} for maker, webhook in found]
+    lines = [f"{webhook.id}  {webhook.status}  {name}  {webhook.url}" for name, webhook in found]
+    listed = [{"operator": name, "webhook": webhook} for name, webhook in found]
     output.print_result(listed, "\n".join(lines), as_json=as_json, empty="no webhooks")
 
 
@@ -85,7 +84,7 @@ def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
         letters = await store.dead_letters(context.database, hook.id)
         attempts = await store.attempts(context.database, hook.id)
         return {
-            "maker": _maker(hook),
+            "operator": hook.operator,
             "webhook": managing.shown(context, hook, letters),
             "attempts": [managing.attempt_shown(each) for each in attempts],
         }
@@ -190,12 +189,6 @@ def _id(text: str) -> WebhookId:
     from muniment.service.resources.webhooks.types import WebhookId
 
     return WebhookId.parse(text)
-
-
-def _maker(hook: Hook) -> str:
-    from muniment.protocol.evm.address import Address
-
-    return hook.operator or Address.from_raw(hook.owner or b"")
 
 
 @webhooks.command("deliver")

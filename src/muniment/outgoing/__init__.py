@@ -9,4 +9,3 @@ from muniment.outgoing.client import (
     SMALL_ANSWER_BYTES_MAX as SMALL_ANSWER_BYTES_MAX,
     Outgoing as Outgoing,
 )
-from muniment.outgoing.lookups import Lookups as Lookups, OnBehalf as OnBehalf, StrangersLookups as StrangersLookups

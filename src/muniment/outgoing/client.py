@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
-from muniment.outgoing.lookups import ANYBODY, OnBehalf, StrangersLookups, on_behalf
 
 if TYPE_CHECKING:
     import ssl
@@ -65,22 +64,23 @@ class Outgoing:
         *,
         allow_private: bool,
         connect_seconds_max: float = CONNECT_SECONDS_MAX,
-        lookups: StrangersLookups | None = None,
+        lookup_threads: int = 0,
         tls: ssl.SSLContext | None = None,
         node_metrics: NodeMetrics | None = None,
         tracer: CallTracer | None = None,
     ) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
-        `lookups` find names that strangers chose; without them names are looked up in threads of the event loop. `tls`
-        says which certificates are trusted; by default those that the operating system trusts. With a `tracer`, a
-        request to another server is a span of the request that waits for it, and carries its trace.
+        With `lookup_threads` names are looked up in so many threads of this client alone, within a limit of time; by
+        default in threads that others use too. `tls` says which certificates are trusted; by default those that the
+        operating system trusts. With a `tracer`, a request to another server is a span of the request that waits for
+        it, and carries its trace.
         """
         self.node_metrics = node_metrics or _NotCounted()
         self._tracer = tracer
         self._allow_private = allow_private
         self._connect_seconds_max = connect_seconds_max
-        self._lookups = lookups
+        self._lookup_threads = lookup_threads
         self._tls = tls
         # None until a request needs them, or `load` was called.
         self._exchanges: Exchanges | None = None
@@ -110,7 +110,7 @@ class Outgoing:
                 raise Unreachable("closed")
             self._exchanges = self._exchanges or make(
                 allow_private=self._allow_private, connect_seconds_max=self._connect_seconds_max,
-                lookups=self._lookups, tls=self._tls,
+                lookup_threads=self._lookup_threads, tls=self._tls,
             )  # fmt: skip
         return self._exchanges
 
@@ -119,8 +119,6 @@ class Outgoing:
         self._is_closed = True
         if self._exchanges is not None:
             await self._exchanges.close()
-        if self._lookups is not None:
-            self._lookups.close()
 
     async def post(
         self, url: str, body: bytes, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX
@@ -142,19 +140,13 @@ class Outgoing:
         """
         return await self._request("POST", url, fields, body, seconds_max, partial(answer, bytes_max=bytes_max))
 
-    async def deliver(
-        self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int, whose: OnBehalf = ANYBODY
-    ) -> Receipt:
+    async def deliver(self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int) -> Receipt:
         """The answer of any status to a POST with these header fields. Content beyond `bytes_max` is left unread.
 
         Raises `Unreachable` when the head of the answer does not come within `seconds_max`.
         """
         given = [*fields, ("content-length", str(len(body)))]
-        token = on_behalf.set(whose)
-        try:
-            return await self._request("POST", url, given, body, seconds_max, partial(receipt, bytes_max=bytes_max))
-        finally:
-            on_behalf.reset(token)
+        return await self._request("POST", url, given, body, seconds_max, partial(receipt, bytes_max=bytes_max))
 
     async def _request(
         self,

@@ -22,8 +22,6 @@ from muniment.outgoing.connections import CheckedConnections
 if TYPE_CHECKING:
     import ssl
 
-    from muniment.outgoing.lookups import StrangersLookups
-
 CONNECTIONS_MAX: Final = 64
 _KEEPALIVE_SECONDS: Final = 30
 T = TypeVar("T")
@@ -33,21 +31,23 @@ class Exchanges:
     """The connections of a client."""
 
     def __init__(
-        self, *, allow_private: bool, connect_seconds_max: float, lookups: StrangersLookups | None,
+        self, *, allow_private: bool, connect_seconds_max: float, lookup_threads: int,
         tls: ssl.SSLContext | None,
     ) -> None:  # fmt: skip
         """The arguments are those of `Outgoing`."""
         self._connect_seconds_max = connect_seconds_max
+        self._connections = CheckedConnections(allow_private=allow_private, lookup_threads=lookup_threads)
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,
             keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=CheckedConnections(allow_private=allow_private, lookups=lookups),
+            network_backend=self._connections,
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
+        self._connections.close()
 
     async def run(
         self,

@@ -280,10 +280,6 @@ class NotTheOwner(Forbidden, code="not-the-owner", title="Not signed by the owne
     """The deactivation is not signed by the owner of every listed trigger over the posted list in its posted order."""
 
 
-class WebhooksForOperators(Forbidden, code="webhooks-for-operators", title="Webhooks are for operators"):
-    """On this service only operators may have webhooks; a wallet reads the change feed itself."""
-
-
 class Absent(Refusal):
     """The requested record or content is not here."""
 
@@ -329,7 +325,7 @@ class ProposalNotFound(Absent, code="proposal-not-found", title="Proposal not fo
 
 
 class WebhookNotFound(Absent, code="webhook-not-found", title="Webhook not found"):
-    """The caller has no webhook with this id; another caller's webhook gets the same answer."""
+    """The operator has no webhook with this id; another operator's webhook gets the same answer."""
 
 
 class ContentNotFound(Absent, code="content-not-found", title="Content not found"):
@@ -384,7 +380,7 @@ class TooManyVerdicts(Conflicting, code="too-many-verdicts", title="Too many ver
 
 
 class TooManyWebhooks(Conflicting, code="too-many-webhooks", title="Too many webhooks"):
-    """The caller, or the registry, has as many webhooks as the limit allows: remove one first."""
+    """The operator, or the registry, has as many webhooks as the limit allows: remove one first."""
 
 
 class WebhookNotConfirmed(Conflicting, code="webhook-not-confirmed", title="Webhook is not confirmed"):

@@ -13,7 +13,7 @@ from muniment.service.resources.webhooks.store import DeadLetter, Hook
 NOW_MS = 1_795_204_080_123
 HOUR_MS = 3_600_000
 HOOK = Hook(
-    id=bytes(16), owner=None, operator="cli", url="https://hooks.example.org/", types=None, filters=None,
+    id=bytes(16), operator="cli", url="https://hooks.example.org/", types=None, filters=None,
     is_batched=False, status="active", reason=None, secret_id="a", key_generation=1, old_secret_id=None,
     old_until_ms=None, epoch=0, seq=7, due_at_ms=NOW_MS, failures=0, failing_since_ms=None, refused=0,
     revision=0, redirects=0, created_at_ms=NOW_MS,

@@ -82,7 +82,7 @@ def test_requests_are_limited_in_total_and_by_host(world: World) -> None:
 
 
 def test_slow_receivers_leave_a_slot_at_their_host_to_quick_ones(world: World) -> None:
-    """Strangers may have receivers at the host of an honest one, and make them slow."""
+    """Others may have receivers at the host of a quick one, and those may become slow."""
     failing, honest, slowing = (world.senders(count, host="one", failures=n) for count, n in ((10, 1), (1, 0), (5, 0)))
     assert world.send(failing) == failing[:PER_HOST_SLOW_MAX]
     assert world.send(slowing + honest) == slowing[:1]

@@ -28,7 +28,7 @@ VECTORS = [
     ),
 ]  # fmt: skip
 HOOK = Hook(
-    id=b"\x0a" * 16, owner=None, operator="relayer", url="https://hooks.example.org/", types=None, filters=None,
+    id=b"\x0a" * 16, operator="relayer", url="https://hooks.example.org/", types=None, filters=None,
     is_batched=False, status="active", reason=None, secret_id=newest_secret_id([OLD]), key_generation=1,
     old_secret_id=None, old_until_ms=None, epoch=1, seq=2, due_at_ms=0, failures=0, failing_since_ms=None, refused=0,
     revision=0, redirects=0, created_at_ms=0,

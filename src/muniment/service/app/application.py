@@ -42,7 +42,7 @@ from muniment.service.resources.log.reading import Tail
 from muniment.service.resources.runs.pruning import DAY_MS, remove_old as remove_old_runs
 from muniment.service.resources.triggers.store import mark_ended
 from muniment.service.resources.webhooks.deliverer import Deliverer
-from muniment.service.resources.webhooks.managing import are_on, remove_unconfirmed
+from muniment.service.resources.webhooks.managing import are_on
 from muniment.service.running.limits.overload import TICK_SECONDS, Overload
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES
 from muniment.service.running.log_lines import shown_path
@@ -146,7 +146,6 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
         tx, context.database.visible_before, context.clock.now_ms(), context.settings.feed_days
     ),
     lambda tx, context: remove_old_runs(tx, context.clock.now_ms() - context.settings.runs_keep_days * DAY_MS),
-    remove_unconfirmed,
 )
 
 _log = structlog.get_logger(__name__)

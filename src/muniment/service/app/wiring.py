@@ -15,7 +15,7 @@ from muniment.chains.catalogue import Chain, load_chains
 from muniment.chains.holdings import Holdings
 from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
 from muniment.chains.token_lists import PACKAGED_LIST, TokenLists
-from muniment.outgoing import Lookups, Outgoing, StrangersLookups
+from muniment.outgoing import Outgoing
 from muniment.service.auth.secrets import RingFile, parse_secrets
 from muniment.service.blocks import block_directory, open_blocks, place_of_blocks
 from muniment.service.context import Context
@@ -119,9 +119,8 @@ def _described(sql: LiteralString, system: str) -> tuple[str, Attributes]:
 _INPUTS_KEPT: Final = 4_096
 # Receivers of webhooks, and their name servers, are anywhere in the world.
 _HOOK_CONNECT_SECONDS_MAX: Final = 5.0
-# Threads of look-ups in all, and for one owner: of deliveries; of tests, whose host names are new.
-_HOOK_LOOKUPS: Final = (16, 2)
-_HOOK_TEST_LOOKUPS: Final = (8, 1)
+# More than requests at a time, deliveries and tests: a silent name keeps its thread for some seconds after its request.
+_HOOK_LOOKUP_THREADS: Final = 64
 
 
 def build_context(
@@ -177,7 +176,7 @@ def build_context(
         outgoing_webhooks=Outgoing(
             allow_private=settings.allow_private_networks,
             connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
-            lookups=StrangersLookups(usual=Lookups(*_HOOK_LOOKUPS), trials=Lookups(*_HOOK_TEST_LOOKUPS)),
+            lookup_threads=_HOOK_LOOKUP_THREADS,
         ),
         tracer=tracer,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
-from muniment.service.running.removed import REMOVED, refusal_text
+from muniment.service.running.removed import REMOVED, refusal_text, value_refusal_text
 
 if TYPE_CHECKING:
     from muniment.service.running.limits.policies import Name as PolicyName, Policy
@@ -185,10 +185,7 @@ class Settings:
     runs_keep_days: int = _setting(
         90, "Days for which runs that made no intents are kept", at_least=1, at_most=3_650
     )  # fmt: skip
-    webhooks: str = _setting(
-        "operators",
-        "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
-    )
+    webhooks: str = _setting("on", "Webhooks of operators; off: their operations are 404, and nothing is delivered")
     tlog_name: str = _setting("", "Name of the transparency log, like registry.example.org, for good; empty: no log")
     tlog_key: str = _setting(
         "",
@@ -235,8 +232,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise `SettingError` for a value that cannot work."""
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise SettingError(f"{name} must be one of {', '.join(choices)}")
+            if (value := getattr(self, name)) not in choices:
+                raise SettingError(value_refusal_text(name, value) or f"{name} must be one of {', '.join(choices)}")
         for each in fields(self):
             floor = each.metadata["at_least"]
             if floor is not None and getattr(self, each.name) < floor:
@@ -344,7 +341,7 @@ _CHOICES: Final = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_requests": ("none", "slow", "errors", "all"),
     "feed": ("on", "off"),
-    "webhooks": ("off", "operators", "users"),
+    "webhooks": ("on", "off"),
 }
 
 

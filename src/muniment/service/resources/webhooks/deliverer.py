@@ -166,7 +166,7 @@ class Deliverer:
                 if loop.time() - counted_s >= _COUNTED_SECONDS:
                     counted_s = loop.time()
                     await self._count()
-                if await self._active() and await self._take_lease():
+                if await store.active(self.context.database) and await self._take_lease():
                     await self._lead()
             except LeaseLostError:
                 _log.warning("another process delivers to webhooks now")
@@ -222,18 +222,13 @@ class Deliverer:
             with suppress(Refusal):  # the lease expires by itself
                 await self.context.database.write(lambda tx: LEASE.release(tx, self._holder))
 
-    async def _active(self) -> list[Hook]:
-        """The hooks to deliver to; without those of wallets while the setting allows wallets no webhooks."""
-        active = await store.active(self.context.database)
-        return [hook for hook in active if hook.owner is None or self.context.settings.webhooks == "users"]
-
     async def _read_hooks(self) -> None:
         """Begin with hooks that people added or changed, and drop those that are no longer active.
 
         A changed hook is replaced only if every change of its state was stored before this read.
         """
         done = {hook_id for hook_id, each in self._hooks.items() if each.is_done}
-        found = {hook.id: hook for hook in await self._active()}
+        found = {hook.id: hook for hook in await store.active(self.context.database)}
         for hook_id, active in list(self._hooks.items()):
             hook = found.get(hook_id)
             if hook is None or hook.revision != active.hook.revision:

@@ -1,8 +1,7 @@
 """Actions on webhooks, of the API and of commands: add, change, resume, replay, rotate, test, remove.
 
-`maker` is the caller, who sees and changes only their own hooks. None stands for the command line, which may change
-every hook. Wallets are free to make: from one address they may add a few webhooks, fewer of them pending, and these for
-a day at most. Otherwise one stranger could take the slots of all.
+`operator` is the name of the caller, who sees and changes only their own hooks. None stands for the command line, which
+may change every hook.
 
 A test is a handshake: a new hook, or one with a new URL, is `pending`. The test sends a signed event with a random
 text, the challenge. The receiver answers 2xx with this text in the body, and the hook becomes active. So the registry
@@ -11,22 +10,21 @@ sends events only to servers that have agreed.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from muniment.protocol.errors import InvalidBody, Overloaded, TooManyWebhooks, WebhookNotConfirmed, WebhookNotFound
-from muniment.protocol.evm.address import Address
+from muniment.protocol.errors import Overloaded, TooManyWebhooks, WebhookNotConfirmed, WebhookNotFound
 from muniment.protocol.wire import encode, iso_time
 from muniment.service.resources.feed.events import Position
 from muniment.service.resources.feed.reading import newest, source_of
 from muniment.service.resources.webhooks import store
 from muniment.service.resources.webhooks.hook_state import reset_failures
 from muniment.service.resources.webhooks.sending import Sent, check_url, newest_secret_id, send, signers_of
-from muniment.service.resources.webhooks.store import Attempt, Hook, Maker
+from muniment.service.resources.webhooks.store import Attempt, Hook
 from muniment.service.resources.webhooks.types import (
     OLD_KEY_MS,
     RETIRED,
@@ -36,32 +34,16 @@ from muniment.service.resources.webhooks.types import (
     WebhookId,
     WebhookUrl,
 )
-from muniment.service.running.limits.overload import has_most, subtract
+from muniment.service.running.limits.overload import subtract
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import Callable, Generator
 
     from muniment.service.context import Context
     from muniment.service.resources.webhooks.store import DeadLetter
-    from muniment.service.resources.webhooks.types import NewWebhook, WebhookFilters, WebhookUpdate
+    from muniment.service.resources.webhooks.types import NewWebhook, WebhookUpdate
     from muniment.service.running.settings import Settings
     from muniment.service.storage.database import Transaction
-
-# A wallet is free to make; an operator is known.
-HOOKS_PER_WALLET_MAX: Final = 5
-HOOKS_PER_OPERATOR_MAX: Final = 20
-# Webhooks of one address that are pending.
-PENDING_MAX: Final = 10
-# All webhooks of one address: a twentieth of those of wallets. Answers to challenges are as cheap as wallets.
-ADDED_MAX: Final = 40
-# How long a hook of a wallet may wait for its first answer to a challenge.
-PENDING_MS_MAX: Final = 86_400_000
-# Clients and sites whose hooks this process remembers. The addresses of clients are not stored.
-_NAMES_KNOWN: Final = 4_096
-
-# The hooks that each client or site has added. A hook is in it before it is stored.
-_added: Final[OrderedDict[str, set[bytes]]] = OrderedDict()
-_adding: Final[set[bytes]] = set()
 
 UNCONFIRMED: Final = "the receiver has not answered the challenge of a test yet"
 
@@ -71,18 +53,15 @@ def are_on(settings: Settings) -> bool:
     return settings.webhooks != "off" and settings.feed != "off"
 
 
-async def add(context: Context, maker: Maker, body: NewWebhook, *, client: tuple[str, ...] = ()) -> Hook:
+async def add(context: Context, operator: str, body: NewWebhook) -> Hook:
     """Store a new hook. It gets the events from now on once its receiver has answered a challenge.
 
-    `client` are the names of a client whose hooks are limited; empty for others.
-
-    Raises `InvalidBody` for a URL or filters that the maker may not have, and `TooManyWebhooks`.
+    Raises `InvalidBody` for a URL to which this service does not send, and `TooManyWebhooks`.
     """
     check_url(body.url, allow_private=context.settings.allow_private_networks)
-    _check_own(maker, body.filters)
     database, now_ms = context.database, context.clock.now_ms()
     hook = Hook(
-        id=context.random_bytes(16), owner=maker.owner, operator=maker.operator, url=str(body.url),
+        id=context.random_bytes(16), operator=operator, url=str(body.url),
         types=store.types_text(body.types), filters=store.filters_text(body.filters), is_batched=body.batch,
         status="pending", reason=UNCONFIRMED,
         secret_id=newest_secret_id(context.secrets()), key_generation=1, old_secret_id=None, old_until_ms=None,
@@ -90,26 +69,24 @@ async def add(context: Context, maker: Maker, body: NewWebhook, *, client: tuple
         due_at_ms=now_ms, failures=0, failing_since_ms=None, refused=0,
         revision=0, redirects=0, created_at_ms=now_ms,
     )  # fmt: skip
-    limit = HOOKS_PER_OPERATOR_MAX if maker.owner is None else HOOKS_PER_WALLET_MAX
-    async with _counted(context, client, hook.id):
-        if not await database.write(lambda tx: store.add(tx, hook, limit), order=hook.id):
-            raise TooManyWebhooks(
-                f"a caller has at most {limit} webhooks, the registry {store.HOOKS_MAX}, and of these wallets "
-                f"{store.WALLETS_HOOKS_MAX}: remove one first"
-            )
+    if not await database.write(lambda tx: store.add(tx, hook), order=hook.id):
+        raise TooManyWebhooks(
+            f"an operator has at most {store.HOOKS_PER_OPERATOR_MAX} webhooks, and the registry {store.HOOKS_MAX}: "
+            "remove one first"
+        )
     return hook
 
 
-async def get(context: Context, maker: Maker | None, hook_id: WebhookId) -> Hook:
-    """The hook. Raises `WebhookNotFound`, also for a hook of another maker."""
-    return _own(await store.find(context.database, hook_id.raw), maker)
+async def get(context: Context, operator: str | None, hook_id: WebhookId) -> Hook:
+    """The hook. Raises `WebhookNotFound`, also for a hook of another operator."""
+    return _own(await store.find(context.database, hook_id.raw), operator)
 
 
-async def change(context: Context, maker: Maker | None, hook_id: WebhookId, edit: Callable[[Hook], Hook]) -> Hook:
+async def change(context: Context, operator: str | None, hook_id: WebhookId, edit: Callable[[Hook], Hook]) -> Hook:
     """Store the hook as `edit` returns it. Raises `WebhookNotFound`, and the refusals of `edit`."""
 
     async def write(tx: Transaction) -> Hook:
-        before = _own(await store.lock(tx, hook_id.raw), maker)
+        before = _own(await store.lock(tx, hook_id.raw), operator)
         after = edit(before)
         if after.status == "active" and before.status != "active":
             await store.remove_dead_letters(tx, before.id)
@@ -119,11 +96,11 @@ async def change(context: Context, maker: Maker | None, hook_id: WebhookId, edit
     return await context.database.write(write, order=hook_id.raw)
 
 
-async def remove(context: Context, maker: Maker | None, hook_id: WebhookId) -> None:
+async def remove(context: Context, operator: str | None, hook_id: WebhookId) -> None:
     """Remove the hook, its attempts and its dead letters. Raises `WebhookNotFound`."""
 
     async def write(tx: Transaction) -> None:
-        _own(await store.lock(tx, hook_id.raw), maker)
+        _own(await store.lock(tx, hook_id.raw), operator)
         await store.remove(tx, hook_id.raw)
 
     await context.database.write(write, order=hook_id.raw)
@@ -136,7 +113,6 @@ def updated(context: Context, hook: Hook, body: WebhookUpdate) -> Hook:
     """
     before = hook
     if body.filters is not UNSET:
-        _check_own(hook.maker, body.filters)
         hook = replace(hook, filters=store.filters_text(body.filters))
     if body.types is not UNSET:
         hook = replace(hook, types=store.types_text(body.types))
@@ -225,72 +201,10 @@ def attempt_shown(attempt: Attempt) -> WebhookAttempt:
     )  # fmt: skip
 
 
-def _own(hook: Hook | None, maker: Maker | None) -> Hook:
-    if hook is None or (maker is not None and hook.maker != maker):
+def _own(hook: Hook | None, operator: str | None) -> Hook:
+    if hook is None or operator not in {None, hook.operator}:
         raise WebhookNotFound("the caller has no webhook with this id")
     return hook
-
-
-def _check_own(maker: Maker, filters: WebhookFilters | None) -> None:
-    """Raise `InvalidBody` when a wallet asks for more than its own events; an operator may."""
-    if maker.owner is None:
-        return
-    own = [Address.from_raw(maker.owner)]
-    if filters is None or own not in (filters.owner, filters.signer, filters.user):
-        raise InvalidBody("a wallet gets its own events: filters.owner must be its address", pointer="/filters/owner")
-
-
-@asynccontextmanager
-async def _counted(context: Context, client: tuple[str, ...], hook_id: bytes) -> AsyncGenerator[None]:
-    """Count the hook that is added inside. Raises `TooManyWebhooks` when its address, or its site, has too many."""
-    _adding.add(hook_id)
-    for name in client:
-        _added.setdefault(name, set()).add(hook_id)
-        _added.move_to_end(name)
-    while len(_added) > _NAMES_KNOWN:
-        _added.popitem(last=False)
-    try:
-        await _check(context, client, hook_id)
-        yield
-    except TooManyWebhooks:
-        for name in client:
-            _of(name).discard(hook_id)
-        raise
-    finally:
-        _adding.remove(hook_id)
-
-
-async def _check(context: Context, client: tuple[str, ...], added: bytes) -> None:
-    """Forget removed hooks, and count the others without `added`."""
-    known = set[bytes]().union(*map(_of, client)) - _adding
-    found = await store.statuses(context.database, sorted(known))
-    for name in client:
-        _of(name).difference_update(known - found.keys())
-
-    def all_of(name: str) -> int:
-        return len(_of(name) - {added})
-
-    def pending_of(name: str) -> int:
-        return sum(found.get(each, "pending") == "pending" for each in _of(name) - {added})
-
-    if has_most(client, pending_of, PENDING_MAX):
-        raise TooManyWebhooks(
-            f"{PENDING_MAX} webhooks from this address wait for the answer to a challenge: "
-            "POST /webhooks/{id}/test, or remove one first"
-        )
-    if has_most(client, all_of, ADDED_MAX):
-        raise TooManyWebhooks(f"wallets have added {ADDED_MAX} webhooks from this address: remove one first")
-
-
-def _of(name: str) -> set[bytes]:
-    return _added.get(name, set())
-
-
-async def remove_unconfirmed(tx: Transaction, context: Context) -> int:
-    """Remove some hooks of wallets that were not confirmed in `PENDING_MS_MAX`; returns their number."""
-    if context.clock.doubt() is not None:
-        return 0
-    return await store.remove_unconfirmed(tx, context.clock.now_ms() - PENDING_MS_MAX)
 
 
 EVENT_TYPE: Final = "muniment.webhook.challenge"
@@ -298,52 +212,37 @@ EVENT_TYPE: Final = "muniment.webhook.challenge"
 UNANSWERED: Final = "no-challenge"
 # Concurrent tests of a process: half of the connections of deliveries.
 _TESTS_MAX: Final = 16
-# Tests of wallets, which are free to make: the rest is for operators.
-_WALLETS_TESTS_MAX: Final = 12
-# Tests of one maker, and of all wallets of one address. A test takes up to 15 seconds.
-_TESTS_PER_MAKER_MAX: Final = 2
-_TESTS_PER_CLIENT_MAX: Final = 2
+# Tests of one operator. A test takes up to 15 seconds.
+_TESTS_PER_OPERATOR_MAX: Final = 2
 _CHALLENGE_BYTES: Final = 16
-# Running tests by maker (None: the command line), and by the names of clients.
-_tests: Final = Counter["Maker | None"]()
-_of_clients: Final[Counter[str]] = Counter()
+# Running tests by operator (None: the command line).
+_tests: Final = Counter["str | None"]()
 
 
-async def run_test(
-    context: Context, maker: Maker | None, hook_id: WebhookId, *, client: tuple[str, ...] = ()
-) -> ChallengeResult:
+async def run_test(context: Context, operator: str | None, hook_id: WebhookId) -> ChallengeResult:
     """Send a challenge; a pending hook becomes active when it comes back, unless the hook was changed meanwhile.
-
-    `client` are the names of a client whose tests are limited; empty for others.
 
     Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its key was retired, and `Overloaded`.
     """
-    hook = await get(context, maker, hook_id)
-    with _slot(maker, client):
+    hook = await get(context, operator, hook_id)
+    with _slot(operator):
         sent = await _send_challenge(context, hook)
     after = await context.database.write(lambda tx: _note(tx, context, hook, sent), order=hook.id)
     return ChallengeResult(status=shown(context, after).status, outcome=sent.outcome, took_ms=sent.took_ms)
 
 
 @contextmanager
-def _slot(maker: Maker | None, client: tuple[str, ...]) -> Generator[None]:
+def _slot(operator: str | None) -> Generator[None]:
     """Count the test inside. Raises `Overloaded`."""
-    of_wallets = sum(count for each, count in _tests.items() if each is not None and each.owner is not None)
-    is_wallet = maker is not None and maker.owner is not None
-    if _tests.total() >= _TESTS_MAX or (is_wallet and of_wallets >= _WALLETS_TESTS_MAX):
+    if _tests.total() >= _TESTS_MAX:
         raise Overloaded("many webhooks are being tested now")
-    if maker is not None and _tests[maker] >= _TESTS_PER_MAKER_MAX:
-        raise Overloaded(f"{_TESTS_PER_MAKER_MAX} webhooks of the caller are being tested now: wait for their outcome")
-    if has_most(client, _of_clients.__getitem__, _TESTS_PER_CLIENT_MAX):
-        raise Overloaded(f"{_TESTS_PER_CLIENT_MAX} webhooks from this address are being tested now: wait for them")
-    _tests[maker] += 1
-    _of_clients.update(client)
+    if _tests[operator] >= _TESTS_PER_OPERATOR_MAX:
+        raise Overloaded(f"{_TESTS_PER_OPERATOR_MAX} webhooks of the caller are being tested now: wait for them")
+    _tests[operator] += 1
     try:
         yield
     finally:
-        subtract(_tests, maker)
-        for name in client:
-            subtract(_of_clients, name)
+        subtract(_tests, operator)
 
 
 async def _send_challenge(context: Context, hook: Hook) -> Sent:
@@ -362,7 +261,7 @@ async def _send_challenge(context: Context, hook: Hook) -> Sent:
         "time": iso_time(context.clock.now_ms()),
         "data": {"challenge": challenge},
     }
-    sent = await send(context, hook, signers, message_id, encode(event), is_test=True)
+    sent = await send(context, hook, signers, message_id, encode(event))
     if sent.is_delivered and challenge.encode() not in sent.content:
         return sent._replace(outcome=UNANSWERED)
     return sent

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from muniment.protocol.errors import (
     CursorTooOld,
     DiskAlmostFull,
     InvalidBody,
-    MissingCredential,
     Overloaded,
     Refusal,
     TooManyWebhooks,
     UnknownPath,
     WebhookNotConfirmed,
     WebhookNotFound,
-    WebhooksForOperators,
 )
 from muniment.protocol.wire import encode
-from muniment.service.auth.caller import TokenCaller
 from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.reply import JSON, NO_STORE, Ready
 from muniment.service.resources.feed.reading import check_position
-from muniment.service.resources.feed.waiting import client_names
 from muniment.service.resources.operators import OperatorCaller
 from muniment.service.resources.webhooks import managing, store
 from muniment.service.resources.webhooks.managing import run_test
-from muniment.service.resources.webhooks.store import Maker
 from muniment.service.resources.webhooks.types import (
     ChallengeResult,
     NewWebhook,
@@ -39,167 +33,141 @@ from muniment.service.resources.webhooks.types import (
     WebhookSecret,
     WebhookUpdate,
 )
-from muniment.service.running.limits.costs import TOKEN_READ, TOKEN_WRITE, Cost, Shed
+from muniment.service.running.limits.costs import Shed
 
 if TYPE_CHECKING:
     from muniment.service.http.request import Request
     from muniment.service.resources.webhooks.store import Hook
 
 _PRIVATE = (JSON, NO_STORE)
-# A test sends a request to a server that the caller names, and waits for it: ten for a wallet in 20 seconds, 40 for all
-# wallets of an address.
-_TEST: Final = Cost(8_000)
+# As other writes and reads of operators.
+_COST: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class HookCaller:
-    """The maker of hooks: an operator by `x-operator-key`, or a wallet by its token where the settings allow it."""
+class HookOperator(OperatorCaller):
+    """The operator of hooks, by `x-operator-key`, where the settings have webhooks."""
 
-    maker: Maker
-    # The names of a wallet's client; empty for operators, and for clients without limits.
-    client: tuple[str, ...] = ()
+    __slots__ = ()
 
-    security: ClassVar[list[dict[str, list[str]]]] = [*OperatorCaller.security, *TokenCaller.security]
-    refuses_with: ClassVar[tuple[type[Refusal], ...]] = tuple(
-        dict.fromkeys((*OperatorCaller.refuses_with, *TokenCaller.refuses_with, UnknownPath, WebhooksForOperators))
-    )
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (*OperatorCaller.refuses_with, UnknownPath)
 
     @classmethod
     async def from_request(cls, request: Request) -> Self:
-        """Raises the refusals of `OperatorCaller` and `TokenCaller`, `UnknownPath`, `WebhooksForOperators`."""
-        context = Context.from_request(request)
-        _require_webhooks(context)
-        if request.headers(b"x-operator-key"):
-            return cls(Maker(operator=(await OperatorCaller.from_request(request)).name))
-        if not request.headers(b"x-auth-token") and not request.headers(b"authorization"):
-            raise MissingCredential("x-operator-key is missing, or the x-auth-token of a wallet")
-        caller = TokenCaller.from_request(request)
-        if context.settings.webhooks != "users":
-            raise WebhooksForOperators("on this service only operators may have webhooks; anybody may read GET /events")
-        names = () if request.client.is_exempt else client_names(context, request)
-        return cls(Maker(owner=caller.address.raw), names)
+        """Raises the refusals of `OperatorCaller`, and before them `UnknownPath`: webhooks, or the feed, are off."""
+        if not managing.are_on(Context.from_request(request).settings):
+            raise UnknownPath("this service has no webhooks")
+        return await super().from_request(request)
 
 
-def _require_webhooks(context: Context) -> None:
-    """Raise `UnknownPath` when the operator has switched webhooks, or the feed, off."""
-    if not managing.are_on(context.settings):
-        raise UnknownPath("this service has no webhooks")
-
-
-@operation(
-    "POST", "/webhooks", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks, DiskAlmostFull)
-)
-async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) -> Ready[WebhookSecret]:
+@operation("POST", "/webhooks", cost=_COST, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks, DiskAlmostFull))
+async def add_webhook(context: Context, caller: HookOperator, body: NewWebhook) -> Ready[WebhookSecret]:
     """Add a webhook.
 
     The answer has the secret with which the receiver checks signatures; it is not shown again. Give it to the
     receiver, then POST …/test: the webhook is `pending` until the receiver has answered that challenge, and then gets
-    the events since it was added. The token of a wallet works where the service allows it; then a filter `owner`,
-    `signer` or `user` must have the wallet's own address alone.
+    the events since it was added.
     """
     context.disk.require()
-    return _with_secret(context, await managing.add(context, caller.maker, body, client=caller.client))
+    return _with_secret(context, await managing.add(context, caller.name, body))
 
 
-@operation("GET", "/webhooks", cost=TOKEN_READ, sheds=Shed.READ)
-async def list_webhooks(context: Context, caller: HookCaller) -> Ready[list[Webhook]]:
-    """List the caller's webhooks.
+@operation("GET", "/webhooks", cost=_COST, sheds=Shed.READ)
+async def list_webhooks(context: Context, caller: HookOperator) -> Ready[list[Webhook]]:
+    """List the operator's webhooks.
 
     All of them, oldest first.
     """
-    hooks = await store.made_by(context.database, caller.maker)
+    hooks = await store.of_operator(context.database, caller.name)
     return Ready(encode([managing.shown(context, hook) for hook in hooks]), _PRIVATE)
 
 
-@operation("GET", "/webhooks/{id}", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
-async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
+@operation("GET", "/webhooks/{id}", cost=_COST, sheds=Shed.READ, refuses=(WebhookNotFound,))
+async def get_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[Webhook]:
     """Read a webhook.
 
     With its `deadLetters`, the events that its receiver refused; GET /events returns them again.
     """
-    return await _shown(context, await managing.get(context, caller.maker, id))
+    return await _shown(context, await managing.get(context, caller.name, id))
 
 
-@operation("PATCH", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
-async def update_webhook(context: Context, caller: HookCaller, id: WebhookId, body: WebhookUpdate) -> Ready[Webhook]:
+@operation("PATCH", "/webhooks/{id}", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def update_webhook(context: Context, caller: HookOperator, id: WebhookId, body: WebhookUpdate) -> Ready[Webhook]:
     """Change a webhook.
 
     What the body leaves out stays. With another URL it is `pending` until a test.
     """
-    edited = await managing.change(context, caller.maker, id, lambda hook: managing.updated(context, hook, body))
+    edited = await managing.change(context, caller.name, id, lambda hook: managing.updated(context, hook, body))
     return await _shown(context, edited)
 
 
-@operation("DELETE", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
-async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) -> None:
+@operation("DELETE", "/webhooks/{id}", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def remove_webhook(context: Context, caller: HookOperator, id: WebhookId) -> None:
     """Remove a webhook.
 
     A delivery that has begun may still arrive.
     """
-    await managing.remove(context, caller.maker, id)
+    await managing.remove(context, caller.name, id)
 
 
-@operation(
-    "POST", "/webhooks/{id}/resume", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, WebhookNotConfirmed)
-)
-async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
+@operation("POST", "/webhooks/{id}/resume", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound, WebhookNotConfirmed))
+async def resume_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[Webhook]:
     """Resume a webhook.
 
     A disabled webhook becomes active again, continues at its cursor, and forgets its dead letters; so does a suspended
     webhook whose secret is back. A webhook that waits after failures is tried at once.
     """
     return await _shown(
-        context, await managing.change(context, caller.maker, id, lambda hook: managing.resumed(context, hook))
+        context, await managing.change(context, caller.name, id, lambda hook: managing.resumed(context, hook))
     )
 
 
-@operation("POST", "/webhooks/{id}/replay", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, CursorTooOld))
-async def replay_webhook(context: Context, caller: HookCaller, id: WebhookId, body: Replay) -> Ready[Webhook]:
+@operation("POST", "/webhooks/{id}/replay", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound, CursorTooOld))
+async def replay_webhook(context: Context, caller: HookOperator, id: WebhookId, body: Replay) -> Ready[Webhook]:
     """Deliver events again, or skip some.
 
     The cursor moves to the given one, and the events after it come next.
     """
-    await managing.get(context, caller.maker, id)
+    await managing.get(context, caller.name, id)
     await check_position(context, context.database, body.cursor)
     return await _shown(
         context,
         await managing.change(
-            context, caller.maker, id, lambda hook: managing.replayed(context, hook, body.cursor)
+            context, caller.name, id, lambda hook: managing.replayed(context, hook, body.cursor)
         ),
     )  # fmt: skip
 
 
-@operation("POST", "/webhooks/{id}/rotate", cost=24, sheds=Shed.LATE, refuses=(WebhookNotFound,))
-async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:
+@operation("POST", "/webhooks/{id}/rotate", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def rotate_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[WebhookSecret]:
     """Give a webhook a new secret.
 
     The answer has it, and it is not shown again. For 24 hours each request is signed with the old secret too.
     A suspended webhook becomes `pending`: POST …/test when the receiver has the new secret.
     """
-    edited = await managing.change(context, caller.maker, id, lambda hook: managing.rotated(context, hook))
+    edited = await managing.change(context, caller.name, id, lambda hook: managing.rotated(context, hook))
     return _with_secret(context, edited)
 
 
 @operation(
-    "POST", "/webhooks/{id}/test", cost=_TEST, sheds=Shed.EARLY,
+    "POST", "/webhooks/{id}/test", cost=_COST, sheds=Shed.EARLY,
     refuses=(WebhookNotFound, WebhookNotConfirmed, Overloaded),
 )  # fmt: skip
-async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[ChallengeResult]:
+async def test_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[ChallengeResult]:
     """Send a challenge to the receiver.
 
     A signed event of the type `muniment.webhook.challenge`. The receiver answers 2xx, with the text `data.challenge`
     anywhere in the first 4 KiB of the body; then a `pending` webhook becomes active. The answer has the outcome.
     """
-    return Ready(encode(await run_test(context, caller.maker, id, client=caller.client)), _PRIVATE)
+    return Ready(encode(await run_test(context, caller.name, id)), _PRIVATE)
 
 
-@operation("GET", "/webhooks/{id}/attempts", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
-async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> Ready[list[WebhookAttempt]]:
+@operation("GET", "/webhooks/{id}/attempts", cost=_COST, sheds=Shed.READ, refuses=(WebhookNotFound,))
+async def list_attempts(context: Context, caller: HookOperator, id: WebhookId) -> Ready[list[WebhookAttempt]]:
     """List the last requests to the receiver.
 
     At most 100, newest first. Only the status of an answer is kept, not its content.
     """
-    hook = await managing.get(context, caller.maker, id)
+    hook = await managing.get(context, caller.name, id)
     found = await store.attempts(context.database, hook.id)
     return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
 

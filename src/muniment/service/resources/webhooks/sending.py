@@ -21,7 +21,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from muniment.outgoing import OnBehalf, Unreachable, is_public
+from muniment.outgoing import Unreachable, is_public
 from muniment.protocol.errors import InvalidBody
 from muniment.service.auth.secrets import derive_key, ring_of
 from muniment.service.resources.webhooks.types import DELIVERED
@@ -153,7 +153,7 @@ _KEYS_KEPT: Final = 2_048
 
 
 class HookKey(NamedTuple):
-    """The key of one generation; only `secret_text` is shown, and only to the maker of the hook."""
+    """The key of one generation; only `secret_text` is shown, and only to the operator of the hook."""
 
     raw: bytes
 
@@ -262,9 +262,8 @@ def check_url(url: str, *, allow_private: bool) -> None:
 
 
 async def send(
-    context: Context, hook: Hook, signers: Signers, message_id: str, body: bytes,
-    media_type: str = SINGLE, *, is_test: bool = False,
-) -> Sent:  # fmt: skip
+    context: Context, hook: Hook, signers: Signers, message_id: str, body: bytes, media_type: str = SINGLE
+) -> Sent:
     """POST `body`, signed, to the receiver of `hook`, within `SECONDS_MAX`. Never raises."""
     began_ms = context.clock.monotonic_ms()
 
@@ -276,9 +275,8 @@ async def send(
     try:
         check_url(hook.url, allow_private=context.settings.allow_private_networks)
         receipt = await context.outgoing_webhooks.deliver(
-            hook.url, fields, body,
-            whose=OnBehalf(hook.maker, is_test), seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX,
-        )  # fmt: skip
+            hook.url, fields, body, seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX
+        )
     except InvalidBody:  # the operator changed the setting since
         return Sent(None, "forbidden-address", took_ms())
     except Unreachable as error:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from muniment.protocol.wire import decode_text, encode
 from muniment.service.resources.feed.events import EventFilter, TypeName
-from muniment.service.resources.webhooks.types import ATTEMPTS_KEPT, DELIVERED, WebhookFilters, WebhookStatus
-from muniment.service.storage.sql import SWEPT_PER_BATCH, placeholders
+from muniment.service.resources.webhooks.types import ATTEMPTS_KEPT, WebhookFilters, WebhookStatus
+from muniment.service.storage.sql import placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,24 +26,16 @@ if TYPE_CHECKING:
 
 # All hooks of a registry: the deliverer keeps them in memory, and reads the feed for each.
 HOOKS_MAX: Final = 1_000
-# Hooks of wallets, which are free to make: the rest is for operators.
-WALLETS_HOOKS_MAX: Final = 800
+# Hooks of one operator.
+HOOKS_PER_OPERATOR_MAX: Final = 20
 # The longest pause between two attempts: an hour, and the fifth that chance adds.
 WAIT_MS_MAX: Final = 72 * 60 * 1_000
 _COLUMNS: Final = (
-    "id, owner, operator, url, types, filters, batch, status, reason, secret_id, key_generation, old_secret_id, "
+    "id, operator, url, types, filters, batch, status, reason, secret_id, key_generation, old_secret_id, "
     "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, revision, redirects, created_at_ms"
 )
 _types_decoder: Final = msgspec.json.Decoder(list[TypeName], dec_hook=decode_text)
 _filters_decoder: Final = msgspec.json.Decoder(WebhookFilters, dec_hook=decode_text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
-    """The maker of a hook: a wallet, by its 20 bytes, or an operator, by name."""
-
-    owner: bytes | None = None
-    operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +43,7 @@ class Hook:
     """A row of `webhooks`; docs/develop/database.md explains the columns. Times are milliseconds since 1970."""
 
     id: bytes
-    owner: bytes | None
-    operator: str | None
+    operator: str
     url: str
     types: str | None
     filters: str | None
@@ -72,11 +63,6 @@ class Hook:
     revision: int
     redirects: int
     created_at_ms: int
-
-    @property
-    def maker(self) -> Maker:
-        """The wallet or operator that made it."""
-        return Maker(owner=self.owner, operator=self.operator)
 
     @property
     def type_names(self) -> list[TypeName] | None:
@@ -128,17 +114,17 @@ def filters_text(filters: WebhookFilters | None) -> str | None:
     return None if text == "{}" else text
 
 
-async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
-    """Add a hook, unless its maker has `hooks_max` already or the registry is full; whether it was added.
+async def add(tx: Transaction, hook: Hook) -> bool:
+    """Add a hook, unless its operator has `HOOKS_PER_OPERATOR_MAX` or the registry is full; whether it was added.
 
-    The unique index on slots keeps the limit of a maker. Two processes together can exceed that of the registry a bit.
+    The unique index on slots keeps the limit of an operator. Two processes together can exceed that of the registry a
+    bit.
     """
-    ((count, of_wallets),) = await tx.fetch("SELECT count(*), count(owner) FROM webhooks")
-    if count >= HOOKS_MAX or (hook.owner is not None and of_wallets >= WALLETS_HOOKS_MAX):
+    ((count,),) = await tx.fetch("SELECT count(*) FROM webhooks")
+    if count >= HOOKS_MAX:
         return False
-    condition, value = _made_by(hook.maker)
-    taken = {slot for (slot,) in await tx.fetch(f"SELECT slot FROM webhooks WHERE {condition}", (value,))}
-    for slot in range(hooks_max):
+    taken = {slot for (slot,) in await tx.fetch("SELECT slot FROM webhooks WHERE operator = ?", (hook.operator,))}
+    for slot in range(HOOKS_PER_OPERATOR_MAX):
         if slot not in taken and await _insert(tx, hook, slot):
             return True
     return False
@@ -146,7 +132,7 @@ async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
 
 async def _insert(tx: Transaction, hook: Hook, slot: int) -> bool:
     values = (
-        slot, hook.id, hook.owner, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
+        slot, hook.id, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
         hook.status, hook.reason, hook.secret_id, hook.key_generation, hook.old_secret_id, hook.old_until_ms,
         hook.epoch, hook.seq, hook.due_at_ms, hook.failures, hook.failing_since_ms, hook.refused,
         hook.revision, hook.redirects, hook.created_at_ms,
@@ -167,10 +153,9 @@ async def lock(tx: Transaction, hook_id: bytes) -> Hook | None:
     return _hook(rows[0]) if rows else None
 
 
-async def made_by(reader: Reader, maker: Maker) -> list[Hook]:
-    """The hooks of a maker, oldest first."""
-    condition, value = _made_by(maker)
-    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE {condition} ORDER BY created_at_ms, id", (value,))
+async def of_operator(reader: Reader, name: str) -> list[Hook]:
+    """The hooks of an operator, oldest first."""
+    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE operator = ? ORDER BY created_at_ms, id", (name,))
     return [_hook(row) for row in rows]
 
 
@@ -189,26 +174,6 @@ async def active(reader: Reader) -> list[Hook]:
 async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
     """The number of hooks with each status; a status without hooks is left out."""
     return dict(await reader.fetch("SELECT status, count(*) FROM webhooks GROUP BY status"))
-
-
-async def statuses(reader: Reader, ids: list[bytes]) -> dict[bytes, WebhookStatus]:
-    """The statuses of these hooks; removed ones are left out."""
-    if not ids:
-        return {}
-    return dict(await reader.fetch(f"SELECT id, status FROM webhooks WHERE id IN ({placeholders(len(ids))})", ids))
-
-
-async def remove_unconfirmed(tx: Transaction, before_ms: int) -> int:
-    """Remove some hooks of wallets that were added before `before_ms` and never confirmed; returns their number."""
-    rows = await tx.fetch(
-        """SELECT id FROM webhooks WHERE status = 'pending' AND owner IS NOT NULL AND created_at_ms < ?
-             AND NOT EXISTS (SELECT 1 FROM webhook_attempts WHERE hook = webhooks.id AND outcome = ?)
-           ORDER BY id LIMIT ?""",
-        (before_ms, DELIVERED, SWEPT_PER_BATCH),
-    )
-    for (hook_id,) in rows:
-        await remove(tx, hook_id)
-    return len(rows)
 
 
 async def update(tx: Transaction, hook: Hook) -> bool:
@@ -313,10 +278,6 @@ async def remove_dead_letters(tx: Transaction, hook_id: bytes) -> None:
     await tx.execute("DELETE FROM webhook_dead_letters WHERE hook = ?", (hook_id,))
 
 
-def _made_by(maker: Maker) -> tuple[LiteralString, object]:
-    return ("operator = ?", maker.operator) if maker.owner is None else ("owner = ?", maker.owner)
-
-
 def _progress(hook: Hook) -> tuple[object, ...]:
     return (
         hook.status, hook.reason, hook.epoch, hook.seq, hook.due_at_ms,
@@ -325,7 +286,7 @@ def _progress(hook: Hook) -> tuple[object, ...]:
 
 
 def _hook(row: Row) -> Hook:
-    values: tuple[Any, ...] = (row[0], row[1], *row[2:6], bool(row[6]), *row[7:])
+    values: tuple[Any, ...] = (*row[:5], bool(row[5]), *row[6:])
     return Hook(*values)
 
 

@@ -104,7 +104,7 @@ class WebhookFilters(Filters, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class NewWebhook(Record, frozen=True, forbid_unknown_fields=True):
-    """A webhook to add. Without types and filters it gets every event, which only an operator may ask for."""
+    """A webhook to add. Without types and filters it gets every event."""
 
     url: WebhookUrl
     types: Types | None = None
@@ -128,7 +128,7 @@ class WebhookUpdate(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class Webhook(Record, frozen=True, omit_defaults=True):
-    """A webhook, as its owner sees it."""
+    """A webhook, as its operator sees it."""
 
     id: WebhookId
     url: WebhookUrl

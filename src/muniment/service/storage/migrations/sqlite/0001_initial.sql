@@ -497,9 +497,8 @@ END;
 
 -- Webhooks: receivers to which the change feed is delivered, each with its own cursor.
 --   id              16 random bytes
---   owner           the wallet that made it, 20 bytes; or else
---   operator        the name of the operator who made it
---   slot            its number among the hooks of its maker: the unique indexes below keep their limit
+--   operator        the name of the operator to whom it belongs
+--   slot            its number among the hooks of its operator: the unique index below keeps their limit
 --   types, filters  JSON: which events it gets; NULL: all
 --   status          `muniment.service.resources.webhooks.types.WebhookStatus`; `reason`: why it is not active
 --   secret_id       the secret of the ring from which its key is derived, with its `key_generation`
@@ -512,8 +511,7 @@ END;
 --   redirects       grows when such a change decides which events come next, or where they go: then they store no result
 CREATE TABLE webhooks (
   id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
-  owner BLOB CHECK (length(owner) = 20),
-  operator TEXT,
+  operator TEXT NOT NULL,
   slot INTEGER NOT NULL,
   url TEXT NOT NULL,
   types TEXT,
@@ -533,11 +531,9 @@ CREATE TABLE webhooks (
   refused INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL DEFAULT 0,
   redirects INTEGER NOT NULL DEFAULT 0,
-  created_at_ms INTEGER NOT NULL,
-  CHECK ((owner IS NULL) <> (operator IS NULL))
+  created_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX webhooks_by_owner ON webhooks (owner, slot) WHERE owner IS NOT NULL;
-CREATE UNIQUE INDEX webhooks_by_operator ON webhooks (operator, slot) WHERE operator IS NOT NULL;
+CREATE UNIQUE INDEX webhooks_by_operator ON webhooks (operator, slot);
 CREATE INDEX webhooks_active ON webhooks (due_at_ms) WHERE status = 'active';
 
 -- The last attempts of each hook. `seq` is NULL for a test; `status` is NULL where no answer came.
