@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, LiteralString, cast
 
 import asyncpg
 
@@ -41,14 +41,10 @@ _WRITES: Final = 960
 # As many connections as in the other measurements.
 _AT_ONCE: Final = 32
 _RECORD: Final = json.dumps({"record": "." * 1_400})
-# As `triggers.store` inserts where the database adds the event, and marked so that none is added.
-_WITHOUT_EVENT: Final = """
-INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record, has_event)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING
-"""
+_TRIGGER: Final = "SELECT sql FROM sqlite_master WHERE name = 'triggers_created_event'"
 _NUMBERS: Final = itertools.count(1)
 _OWNER: Final = Address.parse(SIGNER)
-_Add = Callable[[Transaction], Awaitable[object]]
+_Work = Callable[[Transaction], Awaitable[object]]
 
 
 def main() -> None:
@@ -74,11 +70,13 @@ async def _on_sqlite() -> tuple[list[float], list[float], list[float]]:
         await database.migrate()
         new = NewFunction(Cid(CID).digest, bytes(32), INPUTS, 1, "{}")
         await database.write(lambda tx: insert(tx, new, _OWNER, "Benchmark", "1.0.0"))
+        ((create,),) = await database.fetch(_TRIGGER)
         for turn in range(_ROUNDS):
             bodies = signed_triggers(range(turn * _WRITES, (turn + 1) * _WRITES))
             found[0].append(await _cpu([lambda body=body: post(app, "/triggers", body) for body in bodies]))
-            for add, times in ((_with_event, found[1]), (_without_event, found[2])):
-                works = [add(next(_NUMBERS)) for _ in range(_WRITES)]
+            for change, times in (("DROP TRIGGER triggers_created_event", found[2]), (create, found[1])):
+                await database.write(_change(cast("LiteralString", change)))
+                works = [_add(next(_NUMBERS)) for _ in range(_WRITES)]
                 times.append(await _cpu([lambda work=work: database.write(work) for work in works]))
         await database.close()
     return found
@@ -94,7 +92,7 @@ async def _on_postgres() -> tuple[list[float], list[float]]:
         for _ in range(_ROUNDS):
             for switch, times in (("ENABLE", found[0]), ("DISABLE", found[1])):
                 await connection.execute(f"ALTER TABLE triggers {switch} TRIGGER triggers_created_event")
-                works = [_with_event(next(_NUMBERS)) for _ in range(_WRITES)]
+                works = [_add(next(_NUMBERS)) for _ in range(_WRITES)]
                 begun = time.perf_counter()
                 await asyncio.gather(*(database.write(work) for work in works))
                 times.append((time.perf_counter() - begun) * 1e6 / _WRITES)
@@ -103,19 +101,13 @@ async def _on_postgres() -> tuple[list[float], list[float]]:
     return found
 
 
-def _with_event(number: int) -> _Add:
+def _add(number: int) -> _Work:
     new = store.NewRow(_sig(number).raw, _OWNER.raw, _digest(number), _digest(0), "Mimic", 0, 1, lambda _: _RECORD)
     return store.insertion(new)
 
 
-def _without_event(number: int) -> _Add:
-    row = (_sig(number).raw, _OWNER.raw, _digest(number), _digest(0), "Mimic", 0, 1, _RECORD)
-
-    async def add(tx: Transaction) -> None:
-        await tx.fetch_one(store.BEFORE, (_OWNER.raw, _digest(number)))
-        await tx.execute(_WITHOUT_EVENT, row)
-
-    return add
+def _change(sql: LiteralString) -> _Work:
+    return lambda tx: tx.execute(sql)
 
 
 async def _cpu(calls: list[Callable[[], Awaitable[object]]]) -> float:

@@ -138,10 +138,8 @@ INTENTS: Final[list[Case]] = [
 class Recorder:
     """A database, or a transaction, that notes each statement; what has no answer yet is asked."""
 
-    visible_before = PostgresDatabase.visible_before
     plans_as_written = PostgresDatabase.plans_as_written
     times_differ_ms = PostgresDatabase.times_differ_ms
-    adds_events = True
     for_update = " FOR UPDATE"
 
     def __init__(self, database: PostgresDatabase) -> None:

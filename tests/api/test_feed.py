@@ -252,8 +252,7 @@ async def test_old_events_are_removed_and_a_cursor_before_them_is_too_old(
     current = await link_to_now(client)
 
     async def sweep() -> int:
-        visible = context.database.visible_before
-        return await context.database.write(lambda tx: remove_old(tx, visible, clock(), 30))
+        return await context.database.write(lambda tx: remove_old(tx, clock(), 30))
 
     assert await sweep() == 2
     assert await sweep() == 0

@@ -209,7 +209,6 @@ class Explained:
     def __init__(self, database: Database, *, is_sqlite: bool) -> None:
         self._database = database
         self._explain: LiteralString = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN (COSTS OFF)"
-        self.visible_before = database.visible_before
         self.plans_as_written = database.plans_as_written
         self.plans: list[str] = []
         self.slow = 0

@@ -29,7 +29,6 @@ class Explained:
     def __init__(self, context: Context, asked: Database | Transaction) -> None:
         self._asked = asked
         self.is_sqlite = context.settings.database_url.startswith("sqlite")
-        self.visible_before = context.database.visible_before
         self.plans_as_written = context.database.plans_as_written
         self.times_differ_ms = context.database.times_differ_ms
         # Without the statements on other tables.

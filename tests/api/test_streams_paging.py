@@ -72,9 +72,7 @@ async def test_a_hub_that_wakes_while_old_events_are_removed_begins_after_them(
     async def read(*about: Any) -> Any:
         nonlocal is_removed
         while not is_removed:  # after the hub has chosen where to begin
-            is_removed = not await database.write(
-                lambda tx: reading.remove_old(tx, database.visible_before, 2 * AT_MS, 1)
-            )
+            is_removed = not await database.write(lambda tx: reading.remove_old(tx, 2 * AT_MS, 1))
         return await reading.read_slice(*about)
 
     monkeypatch.setattr(hub_module, "read_slice", read)

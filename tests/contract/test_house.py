@@ -62,8 +62,6 @@ _OWNERS: Final = {
 # These read a whole registry.
 _EVERYWHERE: Final = ["service/storage/registry_copy.py", "operate"]
 _EXCEPTIONS: Final = {
-    # The event of a new trigger, where that is cheaper than a trigger of the database.
-    "service/resources/triggers/store.py": {"events"},
     # An intent may name a run, which says whether it made the intent.
     "service/resources/intents/run_outputs.py": {"runs"},
     # It looks for bundles that are not in the queue, and reads the CID of one that is.

@@ -36,11 +36,8 @@ async def _not_serving() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """The parts of a context that only a serving process has."""
+    """The parts of a context that only a serving process has; `service.app` adds the state of the resources."""
 
-    # The `Hub` of the feed, for streams and long polls, and the `Tail` of the transparency log; types unknown here.
-    hub: object = None
-    log_tail: object = None
     is_stopping: Callable[[], bool] = bool
     # Sets the gauges that are read from elsewhere, before GET /metrics is answered.
     look_at_gauges: Callable[[], Awaitable[object]] = _not_serving

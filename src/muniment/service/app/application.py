@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
@@ -142,13 +142,19 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
     lambda tx, context: mark_ended(tx, context.clock.now_ms()),
     lambda tx, context: mark_expired(tx, Moment(context.clock.now_ms(), context.settings.settlement_grace_s)),
-    lambda tx, context: remove_old(
-        tx, context.database.visible_before, context.clock.now_ms(), context.settings.feed_days
-    ),
+    lambda tx, context: remove_old(tx, context.clock.now_ms(), context.settings.feed_days),
     lambda tx, context: remove_old_runs(tx, context.clock.now_ms() - context.settings.runs_keep_days * DAY_MS),
 )
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving(Serving):
+    """With the state of resources, which `Hub.from_request` and `Tail.from_request` return."""
+
+    hub: Hub
+    log_tail: Tail = field(default_factory=Tail)
 
 
 class Application:
@@ -165,8 +171,8 @@ class Application:
         self._sweep_seconds = sweep_seconds
         readiness, machine = Readiness(checks_of(context.blocks)), MachineGauges(time.monotonic)
         self.hub = Hub(context)
-        serving = Serving(
-            hub=self.hub, log_tail=Tail(), is_stopping=lambda: self._stopping,
+        serving = _Serving(
+            hub=self.hub, is_stopping=lambda: self._stopping,
             check_ready=lambda: readiness.check(self.context), look_at_gauges=lambda: machine.look(self.context),
         )  # fmt: skip
         self.context = replace(context, serving=serving)

@@ -138,8 +138,8 @@ class Numbers(Protocol):
         """Whether a cursor with this number may have been issued in this epoch."""
         ...
 
-    async def settled(self) -> int | None:
-        """A number below which no more rows will appear; None where rows appear in order."""
+    async def settled(self) -> int:
+        """A number below which no more rows will appear."""
         ...
 
 
@@ -265,7 +265,7 @@ async def answer_page(
     """
     await _check_cursor(query.cursor, numbers)
     begins_at_newest = query.sort != 1 and query.cursor is None and not query.offset
-    settled = await numbers.settled() if begins_at_newest else None  # before the page: later rows are not in it
+    settled = await numbers.settled() if begins_at_newest else 0  # before the page: later rows are not in it
     page = await search()
     last = _last_seq(page, query)
     first = _first_seq(page, settled) if begins_at_newest and len(request.query) <= _KEPT_BYTES_MAX else None
@@ -299,14 +299,13 @@ def _last_seq(page: Page, query: PageQuery) -> int | None:
     return None if query.offset else 0
 
 
-def _first_seq(page: Page, settled: int | None) -> int:
+def _first_seq(page: Page, settled: int) -> int:
     """The number after which later rows come than those of the first page; 0 after an empty page.
 
     Where rows may still appear below the first row, it is below them: on PostgreSQL rows of the last seconds may be
     repeated, on SQLite none.
     """
-    first = page.first_seq or 0
-    return first if settled is None else min(first, max(settled - 1, 0))
+    return min(page.first_seq or 0, max(settled - 1, 0))
 
 
 def _prev_link(path: str, query_string: bytes, cursor: bytes) -> bytes:

@@ -2,6 +2,9 @@
 
 Statements are SQL with `?` for each parameter, in the part of SQL that SQLite and PostgreSQL share; the PostgreSQL
 engine rewrites each statement once. Rows are tuples. Callers decide what is one transaction.
+
+Both have the SQL function `settled_seq()`: the sequence number below which no more rows will appear. A client that
+follows a table gets only the rows below it. All other clients see the rows above it too.
 """
 
 from __future__ import annotations
@@ -46,11 +49,6 @@ class Transaction(Protocol):
 
         A query that locks several rows needs an ORDER BY that all writers share; otherwise two could deadlock.
         """
-        ...
-
-    @property
-    def adds_events(self) -> bool:
-        """Whether the database itself adds the event of a new trigger; otherwise the caller adds it."""
         ...
 
     async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
@@ -105,14 +103,6 @@ class Reader(Protocol):
     With replicas, a request that only shows published records has its own `Reader` (`Context.reader_for`). Code that
     makes a decision from a row reads from the `Database` itself, which is never behind.
     """
-
-    @property
-    def visible_before(self) -> LiteralString:
-        """SQL for the sequence number below which no more rows will appear; empty if rows always appear in order.
-
-        A client that follows a table gets only the rows below it. All other clients see the rows above it too.
-        """
-        ...
 
     @property
     def plans_as_written(self) -> bool:

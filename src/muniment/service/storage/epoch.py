@@ -82,18 +82,16 @@ class Epochs:
             return True
         return reader is not self._database and seq <= await self._read_highest(self._database, table)
 
-    async def settled(self, reader: Reader) -> int | None:
-        """A number below which no more rows of `reader` will appear; None where rows appear in order.
+    async def settled(self, reader: Reader) -> int:
+        """A number below which no more rows of `reader` will appear.
 
         The primary's number may be `FRESH_SECONDS` old and so too low. A replica is asked each time: it is behind.
         """
-        if not reader.visible_before:
-            return None
         if reader is not self._database:
-            return await _settled(reader)
+            return await settled_seq(reader)
         if self._seconds() >= self._settled_until:
             until = self._seconds() + FRESH_SECONDS
-            self._settled = await _settled(reader)
+            self._settled = await settled_seq(reader)
             self._settled_until = until
         return self._settled
 
@@ -111,9 +109,10 @@ class Epochs:
         return highest or 0
 
 
-async def _settled(reader: Reader) -> int:
-    ((bound,),) = await reader.fetch(f"SELECT {reader.visible_before}")
-    return bound
+async def settled_seq(reader: Reader) -> int:
+    """The number below which no more rows of `reader` will appear."""
+    ((number,),) = await reader.fetch("SELECT settled_seq()")
+    return number
 
 
 class Numbers(NamedTuple):
@@ -131,6 +130,6 @@ class Numbers(NamedTuple):
         """Whether a cursor with this number may have been issued in this epoch."""
         return await self.epochs.has_given(self.reader, self.table, epoch, seq)
 
-    async def settled(self) -> int | None:
-        """A number below which no more rows will appear, None where rows appear in order."""
+    async def settled(self) -> int:
+        """A number below which no more rows will appear."""
         return await self.epochs.settled(self.reader)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, Protocol
 
 from muniment.service.storage.dating import times_differ
+from muniment.service.storage.epoch import settled_seq
 from muniment.service.storage.sql import Condition, Where
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ class Scope(NamedTuple):
     below: int = SEQ_MAX
     # The exact times that the client wants, if the bounds are wider.
     exact_times: tuple[Condition, ...] = ()
-    # SQL for a further bound, above which rows may still appear (see `Reader.visible_before`); empty for none.
-    visible_before: LiteralString = ""
 
     def conditions(self, seq: LiteralString = "seq") -> list[Condition]:
         """The scope as conditions on a row; `seq` is the column of the number."""
@@ -103,24 +102,20 @@ class Scope(NamedTuple):
             chosen.append(Condition(f"{seq} > ?", (self.above,)))
         if self.below < SEQ_MAX:
             chosen.append(Condition(f"{seq} < ?", (self.below,)))
-        if self.visible_before:
-            chosen.append(Condition(f"{seq} < {self.visible_before}"))
         return chosen
 
 
-def scope(database: Reader, request: PageRequest) -> Scope:
-    """The scope of a listing without times."""
-    is_oldest_first = request.sort == 1
-    above, below = 0, SEQ_MAX
-    if request.cursor is not None:
-        above, below = (request.cursor.seq, SEQ_MAX) if is_oldest_first else (0, request.cursor.seq)
-    visible_before = database.visible_before if is_oldest_first else ""
-    return Scope(above, below, (), visible_before)
+async def scope(database: Reader, request: PageRequest) -> Scope:
+    """The scope of a listing without times. Oldest first, it ends below the rows among which others may appear."""
+    cursor = request.cursor
+    if request.sort == 1:
+        return Scope(above=cursor.seq if cursor else 0, below=await settled_seq(database))
+    return Scope(below=cursor.seq if cursor else SEQ_MAX)
 
 
 async def timed_scope(database: Reader, table: LiteralString, request: TimedPageRequest) -> Scope:
     """The scope of a listing of `table`, whose rows have times."""
-    within = scope(database, request)
+    within = await scope(database, request)
     if request.created_after is None and request.created_before is None:
         return within
     slack_ms = await times_differ(database)

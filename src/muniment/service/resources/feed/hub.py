@@ -10,7 +10,8 @@ import random
 from bisect import bisect_right
 from contextlib import contextmanager, suppress
 from contextvars import Context as Variables
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import structlog
 
@@ -146,6 +147,9 @@ def event_text(event: Event, source: Source) -> bytes:
 class Hub:
     """The hub of one process."""
 
+    # The hub of the application.
+    from_request: ClassVar[Callable[[Request], Hub]] = attrgetter("context.serving.hub")
+
     def __init__(
         self,
         context: Context,
@@ -173,11 +177,6 @@ class Hub:
         self.aborted = metrics.counter("feed_streams_aborted_total")
         metrics.read_from(lambda: self._waiters.count, "feed_streams")
         context.database.call_after_commits(self._notice_commit)
-
-    @classmethod
-    def from_request(cls, request: Request) -> Hub:
-        """The hub of the application."""
-        return request.context.serving.hub
 
     async def wait_after(self, request: Request, seq: int, wanted: EventFilter, seconds: float) -> None:
         """Wait for an event after the number `seq` that `wanted` matches, or for another epoch, at most `seconds`.
@@ -333,8 +332,7 @@ class Hub:
         It is that of an event, or the floor: numbers have gaps, and a stream before a gap lacks no event.
         """
         database = self.context.database
-        visible = f" WHERE seq < {database.visible_before}" if database.visible_before else ""
-        sql = f"SELECT seq FROM events{visible} ORDER BY seq DESC LIMIT 1 OFFSET ?"
+        sql = "SELECT seq FROM events WHERE seq < settled_seq() ORDER BY seq DESC LIMIT 1 OFFSET ?"
         rows = await database.fetch(sql, (RECENT_EVENTS_MAX,))
         return rows[0][0] if rows else await floor(database)
 

@@ -58,7 +58,7 @@ async def read_slice(reader: Reader, after_seq: int, wanted: EventFilter, limit:
     """
     walked_max = limit if wanted.is_open else WALKED_MAX
     where = Where.all_of(*wanted.conditions())
-    sql = _statement(reader.visible_before, where.sql)
+    sql = _statement(where.sql)
     parameters = (after_seq, walked_max, after_seq, walked_max, *where.parameters, limit)
     rows = await reader.fetch(sql, parameters)
     floor_seq, last_seq, walked = rows[0][:3] if rows else (0, None, 0)
@@ -73,9 +73,8 @@ async def read_slice(reader: Reader, after_seq: int, wanted: EventFilter, limit:
 
 
 @lru_cache(maxsize=_KEPT)
-def _statement(visible_before: LiteralString, where: LiteralString) -> LiteralString:
-    visible = f" AND seq < {visible_before}" if visible_before else ""
-    after = f"FROM events WHERE seq > ?{visible} ORDER BY seq LIMIT ?"
+def _statement(where: LiteralString) -> LiteralString:
+    after = "FROM events WHERE seq > ? AND seq < settled_seq() ORDER BY seq LIMIT ?"
     return (
         f"SELECT f.floor_seq, w.last_seq, w.walked, e.* FROM feed f "
         f"CROSS JOIN (SELECT max(seq) AS last_seq, count(*) AS walked FROM (SELECT seq {after}) later) w "
@@ -89,8 +88,7 @@ async def newest(reader: Reader, before_ms: int | None = None) -> int:
 
     With `before_ms`, that of the newest event up to this time, for replicas whose listings may be behind.
     """
-    visible = f" WHERE seq < {reader.visible_before}" if reader.visible_before else ""
-    latest = f"SELECT seq, at_ms FROM events{visible} ORDER BY seq DESC LIMIT ?"
+    latest = "SELECT seq, at_ms FROM events WHERE seq < settled_seq() ORDER BY seq DESC LIMIT ?"
     if before_ms is None:
         sql, parameters = f"SELECT max(seq) FROM ({latest}) latest", (1,)
     else:
@@ -129,10 +127,9 @@ async def check_position(context: Context, reader: Reader, position: Position) -
         raise _too_old(_OTHER_EPOCH)
 
 
-async def remove_old(transaction: Transaction, visible_before: LiteralString, now_ms: int, days: int) -> int:
+async def remove_old(transaction: Transaction, now_ms: int, days: int) -> int:
     """Remove at most `SWEPT_PER_BATCH` events older than `days`; returns their number. The newest event stays."""
-    visible = f" WHERE seq < {visible_before}" if visible_before else ""
-    sql = f"SELECT seq, at_ms FROM events{visible} ORDER BY seq LIMIT ?"
+    sql = "SELECT seq, at_ms FROM events WHERE seq < settled_seq() ORDER BY seq LIMIT ?"
     oldest = await transaction.fetch(sql, (SWEPT_PER_BATCH + 1,))
     old: list[int] = []
     for seq, at_ms in oldest[:-1]:

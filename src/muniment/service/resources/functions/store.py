@@ -179,7 +179,7 @@ async def search(database: Reader, query: FunctionQuery, client: str = "") -> Pa
         digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
         conditions.append(Condition(f"f.digest IN ({placeholders(len(digests))})", tuple(digests)))
     search = _Search(database, query, listed, client)
-    within = scope(database, query)
+    within = await scope(database, query)
     if query.name is None:
         return await search.page(Part(tuple(conditions)), within)
     tested = _named("f.name_key", query.name)

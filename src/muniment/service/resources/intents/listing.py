@@ -145,9 +145,11 @@ async def _rows(
 
 async def _rows_of_all(database: Reader, query: IntentQuery, plans: Sequence[Plan], client: str) -> list[Row]:
     """The `head_columns` for a page of all generations: merge their numbers, then read the rows with these numbers."""
-    end = await _end(database, query)
-    within = (await timed_scope(database, "intents", query))._replace(visible_before="")
-    within = within._replace(below=min(within.below, end))
+    # They are read one after the other, up to the same number: a reader that follows the order of commits must miss no
+    # row of the first that is committed meanwhile.
+    within = await timed_scope(database, "intents", query)
+    ((last,),) = await database.fetch("SELECT max(seq) FROM intents")
+    within = within._replace(below=min(within.below, (last or 0) + 1))
     if query.is_long:
         parts = [part for plan in plans for part in plan.parts]
         rows = await database.fetch_slow(*page_keys(LISTED, parts, within, query), client=client)
@@ -160,19 +162,6 @@ async def _rows_of_all(database: Reader, query: IntentQuery, plans: Sequence[Pla
         numbers += [seq for (seq,) in await search.rows()]
     numbers.sort(reverse=query.sort != 1)
     return await _heads(database, query, numbers[query.offset : query.offset + query.limit + 1])
-
-
-async def _end(database: Reader, query: IntentQuery) -> int:
-    """The number at which a page of all generations ends.
-
-    The generations are read one after the other, and a reader that follows the order of commits must miss no row of the
-    first that is committed meanwhile: so both are read up to the same number.
-    """
-    if query.sort == 1 and database.visible_before:
-        ((end,),) = await database.fetch(f"SELECT {database.visible_before}")
-        return end
-    ((last,),) = await database.fetch("SELECT max(seq) FROM intents")
-    return (last or 0) + 1
 
 
 async def _heads(database: Reader, query: IntentQuery, numbers: Sequence[int]) -> list[Row]:

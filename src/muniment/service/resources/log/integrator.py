@@ -41,6 +41,7 @@ from muniment.service.resources.log.witnesses import (
     known_checkpoints,
     read_policy,
 )
+from muniment.service.storage.epoch import settled_seq
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -243,7 +244,7 @@ class Integrator:
         """Store a batch, at most up to the end of a bundle. None if no fact was due."""
         # The log's time is in whole seconds, and never earlier than that of an entry.
         database, now_ms = self._context.database, self._context.clock.now_ms() // 1000 * 1000
-        (epoch, edge), settled = checked, await store.settled_before(database)
+        (epoch, edge), settled = checked, await settled_seq(database)
         ends = dict.fromkeys(KINDS, settled)
         if epoch.backfilled is None:
             ends = {kind: min(settled, last + 1) for kind, last in epoch.backfill_until.items()}

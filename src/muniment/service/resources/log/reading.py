@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from muniment.protocol.errors import LogPartNotFound
 from muniment.protocol.log.checkpoints import Proof
@@ -23,6 +24,8 @@ from muniment.protocol.log.tree import hashes_of, inclusion_ranges, leaf_hash, n
 from muniment.service.resources.log import store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muniment.service.http.request import Request
     from muniment.service.resources.log.store import Epoch
     from muniment.service.storage.database import Reader
@@ -46,19 +49,15 @@ class Tail:
     They are cached because no tile of them is stored, and an entry may have 64 KiB: a repeated request must stay cheap.
     """
 
+    # The cache of the application.
+    from_request: ClassVar[Callable[[Request], Tail]] = attrgetter("context.serving.log_tail")
+
     def __init__(self) -> None:
         """Begin with an empty cache."""
         # By origin: the number of the tile, and its first hashes, which are signed and never change.
         self._kept: dict[str, tuple[int, bytes]] = {}
         # At the start of a process, concurrent requests read the entries once.
         self._lock = asyncio.Lock()
-
-    @classmethod
-    def from_request(cls, request: Request) -> Self:
-        """The cache of the process."""
-        tail = request.context.serving.log_tail
-        assert isinstance(tail, cls)  # noqa: S101 - the application puts it there
-        return tail
 
     async def hashes(self, database: Reader, epoch: Epoch, n: int) -> tuple[bytes, int] | None:
         """The hashes of tile `n` of level 0 as far as it is signed, and the bytes of the entries that were read.

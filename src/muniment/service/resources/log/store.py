@@ -317,14 +317,6 @@ async def _change(
         raise Overtaken
 
 
-async def settled_before(database: Reader) -> int:
-    """The number before which every row is final."""
-    if not database.visible_before:
-        return 2**63 - 1
-    ((before,),) = await database.fetch(f"SELECT {database.visible_before}")
-    return before
-
-
 async def _add_run(transaction: Transaction, epoch: int, run: Run) -> None:
     """Add a run, or extend the last one if this one continues it."""
     longer = await transaction.execute(

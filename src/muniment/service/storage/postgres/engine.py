@@ -47,7 +47,6 @@ class PostgresDatabase:
     """A `Database` on a server."""
 
     is_shared: bool = True
-    visible_before: LiteralString = "settled_seq()"
     plans_as_written: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 

@@ -39,7 +39,6 @@ class PostgresTransaction:
     """A `Transaction` of one work; the works of a group share the transaction of the server."""
 
     for_update: LiteralString = " FOR UPDATE"
-    adds_events: bool = True
 
     def __init__(self, connection: Connection, statements: Statements) -> None:
         """Use `connection`, which has an open transaction."""

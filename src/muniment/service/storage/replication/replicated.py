@@ -75,7 +75,6 @@ class ReplicatedDatabase(PostgresDatabase):
 class _RequestReader:
     """The `Reader` of one request: a replica until that fails or lacks a row, then the primary."""
 
-    visible_before: LiteralString = PostgresDatabase.visible_before
     plans_as_written: bool = PostgresDatabase.plans_as_written
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 

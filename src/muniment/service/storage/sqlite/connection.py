@@ -18,6 +18,8 @@ CACHE_KIBIBYTES: Final = 32 * 1024
 # indexes, and the next triggers change the same pages: SQLite's default of 1,000 would double the bytes written.
 CHECKPOINT_PAGES: Final = 8_192
 _STATEMENTS_CACHED: Final = 256
+# Of `settled_seq()`, above every row: there is one writer at a time, so no row appears below another.
+_SETTLED_SEQ: Final = 2**63 - 1
 
 
 def connect(path: Path, *, read_only: bool = False, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
@@ -30,6 +32,7 @@ def connect(path: Path, *, read_only: bool = False, busy_timeout_ms: int = BUSY_
         uri=True, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_CACHED,
     )  # fmt: skip
     try:
+        connection.create_function("settled_seq", 0, lambda: _SETTLED_SEQ, deterministic=True)
         connection.execute(f"PRAGMA busy_timeout={busy_timeout_ms}")
         use_wal(connection, busy_timeout_ms=busy_timeout_ms)
         connection.execute("PRAGMA synchronous=FULL")

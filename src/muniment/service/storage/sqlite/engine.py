@@ -52,7 +52,6 @@ class SqliteDatabase:
     """A `Database` in one file, with the files `-wal` and `-shm` next to it."""
 
     is_shared: bool = False
-    visible_before: LiteralString = ""
     plans_as_written: bool = True
     times_differ_ms: int
 

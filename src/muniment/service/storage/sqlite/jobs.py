@@ -52,7 +52,6 @@ class SqliteTransaction:
     """A `Transaction` whose methods never suspend the coroutine that awaits them."""
 
     for_update: LiteralString = ""
-    adds_events: bool = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Use `connection`, which has an open transaction."""

@@ -76,8 +76,6 @@ CREATE TABLE triggers (
   record text NOT NULL,
   -- When it was deactivated.
   deactivated_at_ms bigint,
-  -- On SQLite: no database trigger needs to add the event; here it is unused.
-  has_event bigint,
   UNIQUE (signer, digest)
 );
 CREATE INDEX triggers_by_live ON triggers (live, seq);

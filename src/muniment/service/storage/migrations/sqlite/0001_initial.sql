@@ -60,8 +60,6 @@ CREATE TABLE triggers (
   record TEXT NOT NULL,
   -- When it was deactivated.
   deactivated_at_ms INTEGER,
-  -- 1: the statement that added the row is followed by one that adds its event, which costs a quarter of a trigger.
-  has_event INTEGER,
   UNIQUE (signer, digest)
 ) STRICT;
 -- SQLite ends every index entry with the row's seq, so each of these is also in the order of commits.
@@ -400,7 +398,7 @@ CREATE TABLE feed (
 ) STRICT;
 INSERT INTO feed (id) VALUES (1);
 
-CREATE TRIGGER triggers_created_event AFTER INSERT ON triggers WHEN NEW.has_event IS NULL BEGIN
+CREATE TRIGGER triggers_created_event AFTER INSERT ON triggers BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
   VALUES (NEW.created_at_ms, 1, NEW.sig, NEW.signer, NEW.function_digest, json_object('endDate', NEW.end_date_ms));
 END;
