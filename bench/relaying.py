@@ -67,7 +67,7 @@ class Spent(NamedTuple):
         # proc_pid_stat(5): children that ended, in ticks.
         ended = sum(map(int, Path(f"/proc/{launcher}/stat").read_text("utf-8").rpartition(")")[2].split()[13:15]))
         in_sandbox = cpu_seconds(int(launcher)) + ended / os.sysconf("SC_CLK_TCK")
-        return cls(sum(service.cpu_seconds().values()), cpu_seconds(relayer), in_sandbox)
+        return cls(service.cpu_seconds(), cpu_seconds(relayer), in_sandbox)
 
 
 class Relayed(NamedTuple):

@@ -37,7 +37,7 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Load:
-    """One run of the load generator: seconds by the clock, and CPU seconds of the server's processes."""
+    """One run of the load generator: seconds by the clock, and CPU seconds of the server."""
 
     requests: int
     wall_seconds: float
@@ -88,14 +88,9 @@ class Server:
         """The process that was started."""
         return self._process.pid
 
-    def cpu_seconds(self) -> dict[int, float]:
-        """User and system time, all threads, of the process and of its workers."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
-        return {each: cpu_seconds(each) for each in (self.pid, *map(int, children))}
-
-    def spent_since(self, before: Mapping[int, float]) -> list[float]:
-        """CPU seconds of each process since `before`; workers may have started meanwhile."""
-        return [after - before.get(pid, 0.0) for pid, after in self.cpu_seconds().items()]
+    def cpu_seconds(self) -> float:
+        """User and system time of the process, all threads."""
+        return cpu_seconds(self.pid)
 
     def load(self, requests: list[bytes], connections: int = CONNECTIONS) -> Load:
         """Send each request once; every answer must be 200."""
@@ -106,10 +101,10 @@ class Server:
             before = self.cpu_seconds()
             command = [sys.executable, str(HERE / "load.py"), port, str(connections), file.name]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=_LOAD_SECONDS_MAX)
-            spent = self.spent_since(before)
+            spent = self.cpu_seconds() - before
         said = json.loads(done.stdout)
         assert said["failed"] == 0, said["first"]
-        return Load(len(requests), said["seconds"], sum(spent))
+        return Load(len(requests), said["seconds"], spent)
 
 
 def cpu_seconds(pid: int) -> float:

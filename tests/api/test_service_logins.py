@@ -1,7 +1,8 @@
-"""Logins against several processes at the same time; no part of a login gets into a log."""
+"""Logins against several services at the same time; no part of a login gets into a log."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ import pytest
 
 import warm
 from builders import Bundle, Wallet
-from service import Service
+from postgres import Cluster
+from service import Service, services_of
 
 AT_ONCE = 8
 
@@ -46,14 +48,15 @@ def statuses_at_once(urls: list[str], login: dict[str, str]) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service]]:
-    """Two services on one data directory: requests to one never land in the other."""
-    data_dir = tmp_path_factory.mktemp("two") / "data"
-    with Service(data_dir) as first, Service(data_dir) as second:
+def two(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service]]:
+    """Two services of one database, with one secret."""
+    folder = tmp_path_factory.mktemp("two")
+    first, second = services_of(folder, asyncio.run(cluster.create_migrated(folder.name)))
+    with first, second:
         yield first, second
 
 
-def test_one_login_sent_to_two_processes_at_the_same_time_succeeds_once(two: tuple[Service, Service]) -> None:
+def test_one_login_sent_to_two_services_at_the_same_time_succeeds_once(two: tuple[Service, Service]) -> None:
     for number in range(100, 115):
         wallet = Wallet(number)
         login = {"address": wallet.address, "signature": wallet.sign_text(ask(two[0].url, wallet))}
@@ -61,29 +64,7 @@ def test_one_login_sent_to_two_processes_at_the_same_time_succeeds_once(two: tup
         assert statuses_at_once(urls, login) == [200] + [401] * (AT_ONCE - 1)
 
 
-def test_five_devices_of_one_owner_log_in_whichever_process_answers_them(two: tuple[Service, Service]) -> None:
-    """All of them ask for their nonces before the first one logs in."""
-    for number in range(200, 220):
-        wallet = Wallet(number)
-        order = [two[number % 2], two[1 - number % 2], two[0], two[0], two[1]]
-        nonces = [ask(service.url, wallet) for service in order]
-        logins = [{"address": wallet.address, "signature": wallet.sign_text(nonce)} for nonce in nonces]
-        answers = [
-            httpx2.post(f"{service.url}/users/authenticate", json=login)
-            for service, login in zip(reversed(order), logins, strict=True)
-        ]
-        assert [answer.status_code for answer in answers] == [200] * 5
-
-
-def test_one_login_sent_to_two_workers_at_the_same_time_succeeds_once(tmp_path: Path) -> None:
-    with Service(tmp_path / "data", workers=2) as service:
-        for number in range(120, 130):
-            wallet = Wallet(number)
-            login = {"address": wallet.address, "signature": wallet.sign_text(ask(service.url, wallet))}
-            assert statuses_at_once([service.url] * AT_ONCE, login) == [200] + [401] * (AT_ONCE - 1)
-
-
-def test_a_token_that_one_process_made_is_accepted_by_the_other(two: tuple[Service, Service]) -> None:
+def test_a_token_that_one_service_made_is_accepted_by_the_other(two: tuple[Service, Service]) -> None:
     first, second = two
     wallet = Wallet(140)
     login = {"address": wallet.address, "signature": wallet.sign_text(ask(first.url, wallet))}
@@ -92,7 +73,7 @@ def test_a_token_that_one_process_made_is_accepted_by_the_other(two: tuple[Servi
     assert len(keys) == 1
 
 
-def test_simultaneous_first_calls_to_two_processes_get_one_key(two: tuple[Service, Service]) -> None:
+def test_simultaneous_first_calls_to_two_services_get_one_key(two: tuple[Service, Service]) -> None:
     headers = {"x-auth-token": log_in(two[0].url, Wallet(150))}
 
     def read(number: int) -> str:
@@ -108,19 +89,17 @@ def secrets_command(data_dir: Path, name: str) -> str:
     return done.stdout
 
 
-def test_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service, Service]) -> None:
-    first, second = two
+def test_a_running_service_takes_up_a_rotation_and_a_retirement(service: Service) -> None:
+    def taken(token: str) -> int:
+        return httpx2.get(f"{service.url}/users/api-key", headers={"x-auth-token": token}).status_code
 
-    def taken(token: str) -> list[int]:
-        return [httpx2.get(f"{s.url}/users/api-key", headers={"x-auth-token": token}).status_code for s in two]
-
-    old = log_in(first.url, Wallet(160))
-    assert "new secret" in secrets_command(first.data_dir, "rotate")
-    assert taken(old) == [200, 200]
-    new = log_in(second.url, Wallet(160))
-    assert "retired secret" in secrets_command(first.data_dir, "retire")
-    assert taken(old) == [401, 401]
-    assert taken(new) == [200, 200]
+    old = log_in(service.url, Wallet(160))
+    assert "new secret" in secrets_command(service.data_dir, "rotate")
+    assert taken(old) == 200
+    new = log_in(service.url, Wallet(160))
+    assert "retired secret" in secrets_command(service.data_dir, "retire")
+    assert taken(old) == 401
+    assert taken(new) == 200
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])

@@ -48,6 +48,24 @@ def test_a_registry_with_webhooks_of_owners_is_not_started_without_them(tmp_path
     assert load_settings(environ={"MUNIMENT_WEBHOOKS": "off"}).webhooks == "off"
 
 
+def test_several_processes_are_refused_with_what_to_do_and_nothing_is_made(tmp_path: Path) -> None:
+    file, data = tmp_path / "muniment.toml", tmp_path / "data"
+    file.write_text("workers = 2\n")
+    serve = ["serve", "--data-dir", str(data), "--port", "0"]
+    for words, environment in (
+        ([*serve, "--workers", "2"], {}),
+        ([*serve, "--workers=1"], {}),
+        ([*serve, "--config", str(file)], {}),
+        (serve, {"MUNIMENT_WORKERS": "1"}),
+        (["demo", *serve[1:]], {"MUNIMENT_WORKERS": "2"}),
+    ):
+        result = CliRunner().invoke(main, words, env=environment)
+        assert result.exit_code == (2 if "--workers" in "".join(words) else 1)
+        assert "workers is gone: a service is one process; for more cores run several services" in result.output
+        assert "docs/run/scaling.md" in result.output
+        assert not data.exists()
+
+
 def test_no_setting_is_both_known_and_gone() -> None:
     assert set(REMOVED) & set(Settings().shown()) == set()
 

@@ -43,7 +43,7 @@ class Place:
         return {"MUNIMENT_DATABASE_URL": self.database_url, "MUNIMENT_SECRET": _SECRET}
 
     def service(self, port: int) -> Service:
-        return Service(self.data_dir, workers=2, port=port, python=self.python, environment=self.variables)
+        return Service(self.data_dir, port=port, python=self.python, environment=self.variables)
 
     def run(self, *words: str | Path, status_max: int = 0) -> str:
         """A command of the installed release; its output."""
@@ -102,7 +102,7 @@ async def test_the_doctor_finds_nothing_on_an_operators_day(
             assert place.examine(service.url) == []
             saved = len(load.triggers)
             install(place.python, following)
-            if cluster:  # its processes do not migrate: the operator does, while the release before serves
+            if cluster:  # a service does not migrate: the operator does, while the release before serves
                 assert MIGRATION in await asyncio.to_thread(place.run, "migrate")
             before = len(load.triggers)
             await load.until(lambda: len(load.triggers) > before)

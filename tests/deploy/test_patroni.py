@@ -25,7 +25,7 @@ from crashing import Site
 from loading import ANSWER_SECONDS_MAX, NEXT, Load, listed
 from patroni import PatroniCluster, patroni_cluster
 from patroni_node import Programs
-from service import Service
+from service import services_of
 
 ROUNDS = int(os.environ.get("HA_ROUNDS", "5"))
 # After this time no further round begins.
@@ -139,14 +139,12 @@ async def test_no_acknowledged_write_is_lost_and_no_follower_misses_a_row(tmp_pa
     course = Course()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(patroni_cluster(programs()))
-        environment = {"MUNIMENT_DATABASE_URL": cluster.url, "MUNIMENT_LOG_LEVEL": "error"}
-        site = Site(tmp_path / "data", [], environment)
+        services = services_of(tmp_path, cluster.url, MUNIMENT_LOG_LEVEL="error")
+        site = Site(services[0].data_dir, services, services[0].environment)
         await asyncio.to_thread(site.command, "migrate")  # beside this loop, which serves the proxies
-        for _ in range(2):
-            service = Service(tmp_path / "data", environment=environment)
+        for service in services:
             await asyncio.to_thread(service.start)
             stack.push_async_callback(asyncio.to_thread, service.stop)
-            site.services.append(service)
         async with httpx2.AsyncClient(base_url=site.urls[0], trust_env=False) as client:
             cid = await deploy(client)
         key = await asyncio.to_thread(site.command, "operators", "add", "relayer")

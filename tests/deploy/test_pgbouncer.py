@@ -26,7 +26,7 @@ from programs import DEPLOY, installed, run
 from builders import TriggerDraft, deploy, register
 from ports import free_port
 from postgres import Cluster, as_user, unprivileged
-from service import Service
+from service import Service, services_of
 
 NAMED = "a connection pooler in transaction mode is in front of the database: set it to session mode"
 WRITES = 30
@@ -117,10 +117,9 @@ async def write_and_read(services: list[Service]) -> None:
 
 
 @contextmanager
-def services_of(folder: Path, url: str) -> Generator[list[Service]]:
-    """Two processes, which share the sessions of the pooler."""
-    environment = {"MUNIMENT_DATABASE_URL": url}
-    first, second = (Service(folder / "data", environment=environment) for _ in range(2))
+def two_services(folder: Path, url: str) -> Generator[list[Service]]:
+    """Two services, which share the sessions of the pooler."""
+    first, second = services_of(folder, url)
     with first, second:
         yield [first, second]
 
@@ -129,7 +128,7 @@ async def test_the_shipped_file_serves_in_session_mode(tmp_path: Path, cluster: 
     with pooler(cluster) as url:
         done = run(PYTHON, "-m", "muniment", "migrate", MUNIMENT_DATABASE_URL=url)
         assert done.returncode == 0, done.stderr
-        with services_of(tmp_path, url) as services:
+        with two_services(tmp_path, url) as services:
             await write_and_read(services)
 
 

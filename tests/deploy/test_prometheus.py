@@ -34,7 +34,7 @@ ABSENT: Final = {
     "muniment_tlog_witness_answers_total": "no witness is named",
     "muniment_webhook_backlog_seconds": "no webhook is active",
 }
-# The workers first agree on who writes the log.
+# A process first takes the turn of writing the log.
 _STEADY_SECONDS_MAX: Final = 60
 # A left side of a comparison has data as long as the service has some; the whole comparison only in trouble.
 COMPARISON: Final = re.compile(r"\s(?:[<>]=?|==|unless|and)\s")
@@ -61,7 +61,7 @@ def panels() -> dict[str, list[str]]:
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[tuple[Service, Service]]:
-    """A service of two workers on SQLite with a log, whose node is away, and one on PostgreSQL with a replica."""
+    """A service on SQLite with a log, whose node is away, and one on PostgreSQL with a replica."""
     file = chains_file(tmp_path, {CHAIN: ([], [f"http://127.0.0.1:{free_port()}"])})
     own = {
         "MUNIMENT_CHAINS_FILE": str(file), "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true",
@@ -76,7 +76,7 @@ def services(tmp_path: Path) -> Iterator[tuple[Service, Service]]:
             "MUNIMENT_MIGRATE_AT_START": "true",
         }
         with (
-            Service(tmp_path / "one", workers=2, environment={**LIMITS, **own}) as one,
+            Service(tmp_path / "one", environment={**LIMITS, **own}) as one,
             Service(tmp_path / "two", environment={**LIMITS, **urls}) as two,
         ):
             yield one, two

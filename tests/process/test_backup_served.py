@@ -79,7 +79,7 @@ class Writers:
 @pytest.mark.long
 async def test_a_backup_has_every_write_acknowledged_before_it_and_all_of_it_is_sound(tmp_path: Path) -> None:
     backup, meanwhile = tmp_path / "backup", 0
-    with Service(tmp_path / "data", workers=2) as service:
+    with Service(tmp_path / "data") as service:
         writers = Writers(service.url)
         async with writers.at_work():
             for number in range(BACKUPS):

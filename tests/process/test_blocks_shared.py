@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -12,6 +11,7 @@ import pytest
 
 from answers import answered, ok
 from builders import SAMPLES, Wallet, api_key_of
+from crashing import on_database
 from forms import END, FORM, part
 from service import Service
 
@@ -20,12 +20,8 @@ FILES = {name: (SAMPLES / "own-big" / name).read_bytes() for name in ("manifest.
 
 @pytest.fixture
 def machines(tmp_path: Path, postgres_url: str) -> Iterator[list[Service]]:
-    environment = {"MUNIMENT_DATABASE_URL": postgres_url}
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(Service(tmp_path / name, workers=workers, environment=environment))
-            for name, workers in (("one", 1), ("two", 2))
-        ]
+    with on_database(tmp_path, postgres_url) as site:
+        yield site.services
 
 
 async def upload(service: Service, owner: int = 1) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from answers import ok
 from builders import TriggerDraft, Wallet, cron, deploy, log_in, register
-from service import Service
+from service import SHARED_SECRET, Service
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 PROGRAM = str(Path(__file__).parent / "shifted.py")
@@ -58,7 +58,7 @@ class Machine:
 def two_services(tmp_path: Path, machine: Machine, postgres_url: str) -> Generator[tuple[str, str]]:
     """The URLs of one whose clock is that of `machine`, and of one whose clock is right."""
     common = {
-        "MUNIMENT_DATABASE_URL": postgres_url, "MUNIMENT_SECRET": "5a" * 32, "STEADY_SECONDS": str(STEADY_SECONDS)
+        "MUNIMENT_DATABASE_URL": postgres_url, "MUNIMENT_SECRET": SHARED_SECRET, "STEADY_SECONDS": str(STEADY_SECONDS)
     }  # fmt: skip
     shifted = Service(tmp_path / "shifted", program=[PROGRAM], environment={**common, **machine.environment})
     right = Service(tmp_path / "right", program=[PROGRAM], environment=common)

@@ -18,7 +18,6 @@ def test_serve_without_standard_streams(tmp_path: Path) -> None:
     port = free_port()
     serve = [
         sys.executable, "-m", "muniment", "serve", "--port", str(port), "--data-dir", str(tmp_path),
-        "--workers", "2",  # which get pipes, besides the database
     ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
     with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *serve], env=environment) as process:

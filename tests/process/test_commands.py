@@ -15,8 +15,7 @@ import pytest
 import warm
 from answers import ok
 from muniment.service.storage.migrate import migrations
-from ports import free_port
-from service import LOADED_ANEW, Service
+from service import Service
 
 SECONDS_MAX = 60
 
@@ -58,24 +57,24 @@ def test_migrate_prints_what_it_did(tmp_path: Path) -> None:
     assert muniment("migrate", "--data-dir", tmp_path / "data").stdout == "the database is up to date\n"
 
 
-@pytest.mark.parametrize("words", ["serve", "serve --workers 2", "migrate"])
+@pytest.mark.parametrize("words", ["serve", "migrate"])
 def test_a_data_directory_that_cannot_be_written_is_reported_in_one_line(tmp_path: Path, words: str) -> None:
     (tmp_path / "file").touch()
-    assert_told_in_one_line(muniment(*words.split(), "--data-dir", tmp_path / "file" / "data"), "Not a directory")
+    assert_told_in_one_line(muniment(words, "--data-dir", tmp_path / "file" / "data"), "Not a directory")
 
 
 def test_blocks_that_cannot_be_written_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "blocks").touch()
-    for workers in ("1", "2"):
-        ended = muniment("serve", "--data-dir", tmp_path, "--port", "0", "--workers", workers)
-        assert_told_in_one_line(ended, "the block store does not answer")
+    ended = muniment("serve", "--data-dir", tmp_path, "--port", "0")
+    assert_told_in_one_line(ended, "the block store does not answer")
+    assert ended.stdout == ""
 
 
 def test_an_invalid_secret_is_reported_in_one_line_and_not_repeated(tmp_path: Path) -> None:
-    for workers in ("1", "2"):
-        ended = muniment("serve", "--data-dir", tmp_path, "--workers", workers, MUNIMENT_SECRET="hunter2")
-        assert_told_in_one_line(ended, "64 hex digits")
-        assert "hunter2" not in ended.stderr
+    ended = muniment("serve", "--data-dir", tmp_path, "--port", "0", MUNIMENT_SECRET="hunter2")
+    assert_told_in_one_line(ended, "64 hex digits")
+    assert ended.stdout == ""
+    assert "hunter2" not in ended.stderr
 
 
 def test_a_file_that_is_not_a_database_is_reported_in_one_line(tmp_path: Path) -> None:
@@ -83,15 +82,14 @@ def test_a_file_that_is_not_a_database_is_reported_in_one_line(tmp_path: Path) -
     assert_told_in_one_line(muniment("serve", "--data-dir", tmp_path), "file is not a database")
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("listens", [True, False], ids=["served", "only taken"])
-def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, workers: str, *, listens: bool) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, *, listens: bool) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         if listens:
             taken.listen()
         port = taken.getsockname()[1]
-        ended = muniment("serve", "--data-dir", tmp_path, "--port", str(port), "--workers", workers)
+        ended = muniment("serve", "--data-dir", tmp_path, "--port", str(port))
     assert_told_in_one_line(
         ended, f"cannot listen on 127.0.0.1 port {port}: Address already in use; give another one with --port$"
     )
@@ -131,35 +129,8 @@ def test_demo_says_why_its_service_did_not_start(tmp_path: Path) -> None:
 LOGGING = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "all"}
 
 
-def assert_logs_a_request(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
-    ok(httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"}))
-    service.stop()
-    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
-    assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/functions"]
-
-
 def test_the_process_logs_as_the_settings_say(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Service(tmp_path / "data", environment=LOGGING) as service:
-        assert_logs_a_request(service, capfd)
-
-
-def test_workers_log_as_the_settings_say_and_their_environment_has_no_secret_of_a_file(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    secrets = {
-        "MUNIMENT_SECRET_FILE": "ab" * 32, "MUNIMENT_TLOG_KEY_FILE": "cd" * 32,
-        "MUNIMENT_IPFS_PIN_AUTHORIZATION_FILE": "Bearer of-the-node",
-    }  # fmt: skip
-    for name, secret in secrets.items():
-        (tmp_path / name).write_text(secret)
-    environment = {
-        "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_IPFS_PIN_URL": f"http://127.0.0.1:{free_port()}",
-        **LOGGING, **{name: str(tmp_path / name) for name in secrets},
-    }  # fmt: skip
-    with Service(tmp_path / "data", workers=2, environment=environment, program=LOADED_ANEW) as service:
-        given = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (service.pid, *service.worker_pids())]
-        assert_logs_a_request(service, capfd)
-    assert len(given) == 3
-    for each in given:
-        assert b"MUNIMENT_TLOG_KEY_FILE=" in each
-        assert not any(secret.encode() in each for secret in secrets.values())
+        ok(httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"}))
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/functions"]

@@ -1,4 +1,4 @@
-"""The rules about a consent hold when two processes get requests at the same time."""
+"""The rules about a consent hold when two services of one database get requests at the same time."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ import pytest
 
 from answers import asked, ok
 from builders import TriggerDraft, Wallet, deploy, register
+from crashing import Site, on_database
+from in_turn import client_in_turn
 from postgres import Cluster
-from service import Service
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two processes; each test has an owner of its own."""
-    folder, environment = tmp_path_factory.mktemp("consents"), dict[str, str]()
-    if request.param == "postgres":  # a process of the tests may come back to this module
-        cluster: Cluster = request.getfixturevalue("cluster")
-        environment["MUNIMENT_DATABASE_URL"] = asyncio.run(cluster.create_migrated(folder.name))
-    with Service(folder / "data", workers=2, environment=environment) as started:
-        yield started
+@pytest.fixture(scope="module")
+def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two services; each test has an owner of its own."""
+    folder = tmp_path_factory.mktemp("consents")  # a process of the tests may come back to this module
+    with on_database(folder, asyncio.run(cluster.create_migrated(folder.name))) as made:
+        yield made
 
 
 @pytest.fixture
-def client(service: Service) -> httpx2.AsyncClient:
-    """A new connection for each request: the kernel gives them to both processes."""
-    return httpx2.AsyncClient(base_url=service.url, limits=httpx2.Limits(max_keepalive_connections=0))
+def client(site: Site) -> httpx2.AsyncClient:
+    return client_in_turn(site.urls)
 
 
 async def test_fifty_simultaneous_creates_are_one_record(client: httpx2.AsyncClient) -> None:

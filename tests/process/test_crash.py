@@ -103,7 +103,7 @@ def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_p
     seed = int(os.environ.get("CRASH_SEED") or secrets.randbits(32))
     print(f"CRASH_SEED={seed}")
     port = free_port()
-    service = Service(tmp_path / "data", workers=2, port=port)
+    service = Service(tmp_path / "data", port=port)
     with service:
         api_key, cid = asyncio.run(signed_in(service.url))
     with ExitStack() as writers:

@@ -1,4 +1,4 @@
-"""Two processes write to one database while readers follow cursors: nothing is shown twice, nothing is missed."""
+"""Two services write to one database while readers follow cursors: nothing is shown twice, nothing is missed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ import pytest
 
 from answers import answered
 from builders import TriggerDraft, Wallet, deploy
-from crashing import Site
+from crashing import Site, on_database
 from loading import DEADLINE
 from operator_client import SETTLER, USER, IntentDraft
-from service import Service
 
 # How many rows each writer writes. More of them meet in more ways.
 ROWS = pytest.mark.parametrize("rows_each", [40, pytest.param(120, marks=pytest.mark.long)])
@@ -28,7 +26,7 @@ NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 
 
 async def write(urls: list[str], requests: list[tuple[str, str, Any]], key: str = "") -> None:
-    """Send them a few at a time, each over a connection of its own, so that every process gets some."""
+    """Send them a few at a time, each over a connection of its own, so that every service gets some."""
     headers = {"x-operator-key": key}
     async with client_of("") as client:
         for at in range(0, len(requests), 4):
@@ -44,7 +42,7 @@ def client_of(url: str) -> httpx2.AsyncClient:
 
 
 async def tail(urls: list[str], target: str) -> AsyncIterator[str]:
-    """The names as they come along the next links, for ever; each page from another process."""
+    """The names as they come along the next links, for ever; each page from another service."""
     async with client_of("") as client:
         for url in itertools.cycle(urls):
             response = await answered(client, "GET", url + target)
@@ -71,16 +69,10 @@ async def read(urls: list[str], target: str, count: int) -> list[str]:
     return seen
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    """Two processes on one database: workers on one port on SQLite, strangers to each other on PostgreSQL."""
-    environment, workers, processes = dict[str, str](), 2, 1
-    if request.param != "sqlite":
-        environment = {"MUNIMENT_DATABASE_URL": request.getfixturevalue(f"{request.param}_url")}
-        workers, processes = 1, 2
-    with ExitStack() as stack:
-        started = [Service(tmp_path / "data", workers=workers, environment=environment) for _ in range(processes)]
-        yield Site(tmp_path / "data", [stack.enter_context(each) for each in started], environment)
+@pytest.fixture
+def site(tmp_path: Path, postgres_url: str) -> Iterator[Site]:
+    with on_database(tmp_path, postgres_url) as made:
+        yield made
 
 
 @ROWS

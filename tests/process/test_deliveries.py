@@ -196,7 +196,7 @@ async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry:
             await registry.add(10)
             await asyncio.sleep(5)
         assert taker.ids == []
-        with Service(registry.data_dir, workers=2, environment=registry.settings):
+        with Service(registry.data_dir, environment=registry.settings):
             await until(lambda: len(taker.ids) >= 10)
             began = time.monotonic()
             await registry.add(1)

@@ -41,7 +41,7 @@ PROXY = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}
 @pytest.fixture
 def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
     """A process with a replica that may be ten minutes late."""
-    with started(tmp_path, primary, replica, 1, **PROXY) as made:
+    with started(tmp_path, primary, replica, **PROXY) as made:
         yield made
 
 
@@ -134,7 +134,7 @@ async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
 async def test_a_start_without_cursor_is_not_ahead_of_the_listings_of_a_late_replica(
     tmp_path: Path, primary: Cluster, replica: Cluster
 ) -> None:
-    with started(tmp_path, primary, replica, 1, **PROXY) as service:
+    with started(tmp_path, primary, replica, **PROXY) as service:
         async with a_client(service) as writer, a_client(service) as other:
             before = await deploy(writer, Bundle("before the lag that is allowed"))
             await primary.execute("UPDATE events SET at_ms = at_ms - 1200000")

@@ -20,16 +20,15 @@ from mounts import mounted, needs_mounts
 from service import Service
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
-def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path / "data", workers=request.param) as started:
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data") as started:
         yield started
 
 
 def limit_files(service: Service, size: int) -> None:
     """Let no file grow beyond `size` bytes: writing fails with EFBIG, as it does with ENOSPC on a full disk."""
-    for pid in service.worker_pids() or {service.pid}:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 @pytest.mark.parametrize("size", [0, 100])

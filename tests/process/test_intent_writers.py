@@ -1,4 +1,4 @@
-"""Many writers of one intent through several processes on one database."""
+"""Many writers of one intent through several services of one database."""
 
 from __future__ import annotations
 
@@ -6,29 +6,24 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from answers import answered
-from crashing import Site
+from crashing import Site, on_database
+from in_turn import client_in_turn
 from operator_client import FAR_DEADLINE, IntentDraft, OperatorClient, hash_of_proposal, log, proposal
-from service import Service
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    is_there = request.param == "postgres"
-    environment = {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")} if is_there else {}
-    with Service(tmp_path / "data", workers=2, environment=environment) as started:
-        yield Site(started.data_dir, [started], environment)
+@pytest.fixture
+def site(tmp_path: Path, postgres_url: str) -> Iterator[Site]:
+    with on_database(tmp_path, postgres_url) as made:
+        yield made
 
 
-async def test_every_acknowledged_write_of_several_processes_is_there_once_and_the_status_is_one_of_theirs(
+async def test_every_acknowledged_write_of_several_services_is_there_once_and_the_status_is_one_of_theirs(
     site: Site,
 ) -> None:
-    # A new connection for each request: the kernel gives them to both processes.
-    limits = httpx2.Limits(max_connections=20, max_keepalive_connections=0)
-    async with httpx2.AsyncClient(base_url=site.urls[0], limits=limits) as client:
+    async with client_in_turn(site.urls) as client:
         operator = OperatorClient(client, site.command("operators", "add", "relayer"))
         draft = IntentDraft(deadline=FAR_DEADLINE)
         bodies = [draft.saying(logs=[log(n)]).body for n in range(10)]

@@ -1,4 +1,4 @@
-"""How the processes start, stop and are replaced."""
+"""How the service starts and stops."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ import pytest
 from answers import ok
 from builders import Bundle, TriggerDraft, signed_in
 from muniment.service.running.settings import Settings
-from ports import free_port
-from service import LOADED_ANEW, Service, is_there
+from service import LOADED_ANEW, Service
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
-def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path / "data", workers=request.param) as started:
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data") as started:
         yield started
 
 
@@ -37,13 +36,6 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it does not come to pass"
         time.sleep(0.02)
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx2.get(f"{url}/healthz").status_code == 200
-    except httpx2.TransportError:
-        return False
 
 
 class SlowUpload:
@@ -116,12 +108,10 @@ def test_requests_in_flight_are_finished_and_the_status_is_0(serving: Service, n
             assert ok(httpx2.get(f"{serving.url}/triggers/{trigger['sig']}")).json() == trigger
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_process_that_is_to_stop_is_not_ready_first(tmp_path: Path, workers: int) -> None:
-    environment = {"MUNIMENT_SHUTDOWN_DELAY_S": "600"}
-    with Service(tmp_path / "data", workers=workers, environment=environment) as service:
+def test_a_process_that_is_to_stop_is_not_ready_first(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", environment={"MUNIMENT_SHUTDOWN_DELAY_S": "600"}) as service:
         os.kill(service.pid, signal.SIGTERM)
-        seen = list[httpx2.Response]()  # the other process may hear of the signal later
+        seen = list[httpx2.Response]()  # it may hear of the signal later
 
         def is_refused() -> bool:
             seen.append(httpx2.get(f"{service.url}/readyz"))
@@ -135,12 +125,9 @@ def test_a_process_that_is_to_stop_is_not_ready_first(tmp_path: Path, workers: i
         service.kill()  # nobody waits for the end of that delay
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_process_that_is_to_stop_stops_after_the_delay(tmp_path: Path, workers: int) -> None:
+def test_a_process_that_is_to_stop_stops_after_the_delay(tmp_path: Path) -> None:
     delay_s = 1
-    with Service(
-        tmp_path / "data", workers=workers, environment={"MUNIMENT_SHUTDOWN_DELAY_S": str(delay_s)}
-    ) as service:
+    with Service(tmp_path / "data", environment={"MUNIMENT_SHUTDOWN_DELAY_S": str(delay_s)}) as service:
         started = time.monotonic()
         assert service.stop() == 0
         assert time.monotonic() - started > delay_s
@@ -181,60 +168,6 @@ def test_a_signal_while_it_starts_is_not_lost(tmp_path: Path, pause: float) -> N
     assert service.process is not None
     time.sleep(pause)
     assert service.stop() in {0, -signal.SIGTERM}  # by the system itself, as long as Python has nothing to put in order
-
-
-def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    with Service(tmp_path / "data", workers=2) as service:
-        before = service.worker_pids()
-        killed = min(before)
-        os.kill(killed, signal.SIGKILL)
-        until(lambda: len(service.serving_pids() - {killed}) == 2)
-        assert service.worker_pids() > before - {killed}
-        assert answers(service.url)
-        until(lambda: httpx2.get(f"{service.url}/readyz").status_code == 200)
-
-
-# A worker that loads for longer than uvicorn waits for one unless it is told otherwise.
-SLOW_TO_LOAD = """
-import sys, time
-if "--multiprocessing-fork" in sys.orig_argv:
-    time.sleep(7)
-"""
-
-
-@pytest.mark.long
-def test_workers_that_load_slowly_are_waited_for(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(SLOW_TO_LOAD)
-    slow = {"PYTHONPATH": str(tmp_path)}
-    with Service(tmp_path / "data", workers=2, program=LOADED_ANEW, environment=slow) as service:
-        assert len(service.serving_pids()) == 2
-
-
-def test_workers_end_by_themselves_when_their_supervisor_was_killed(tmp_path: Path) -> None:
-    service = Service(tmp_path / "data", workers=2, port=free_port()).start()
-    workers, url = service.worker_pids(), service.url
-    assert answers(url)
-    os.kill(service.pid, signal.SIGKILL)
-    service.wait()
-    until(lambda: not any(is_there(pid) for pid in workers))
-    assert not answers(url)
-    with Service(tmp_path / "data", workers=2, port=int(url.rpartition(":")[2])) as again:
-        assert answers(again.url)
-
-
-def test_two_services_may_start_at_the_same_time_on_one_fresh_directory(tmp_path: Path) -> None:
-    both = [Service(tmp_path / "data") for _ in range(2)]
-    for each in both:
-        each.launch()
-    for each in both:
-        each.wait_until_ready()
-    api_key, cid = asyncio.run(signed_in(both[0].url))
-    assert httpx2.get(f"{both[1].url}/functions/{cid}").status_code == 200
-    # They share the secrets: what one of them gave, the other takes.
-    other = httpx2.post(f"{both[1].url}/functions", files=Bundle(version="2.0.0").files, headers={"x-api-key": api_key})
-    assert other.status_code == 200
-    assert ok(httpx2.get(f"{both[0].url}/functions/{other.json()['CID']}")).json() == other.json()
-    assert [each.stop() for each in both] == [0, 0]
 
 
 def test_a_second_start_finds_the_data_of_the_first(serving: Service) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 VERSIONS = count()
 # A change is noticed in five seconds; a busy machine may need longer.
 NOTICED_SECONDS_MAX = 60
-# Connections of their own, so that each of two workers has its turn.
+# How often each claim about answers is looked at.
 TURNS = 8
 
 
@@ -52,7 +52,7 @@ class Registry:
             assert self.write().status_code == 200
 
     def assert_refuses(self, why: str) -> None:
-        """No write is acknowledged, and within five seconds no process says that it is ready; both say why."""
+        """No write is acknowledged, and within five seconds the process says that it is not ready; both say why."""
         for _ in range(TURNS):
             response = self.write()
             assert (response.status_code, response.json()["code"]) == (503, "database-unavailable"), response.text
@@ -60,7 +60,7 @@ class Registry:
         self.wait_until_ready_says(503, why)
 
     def wait_until_ready_says(self, status: int, why: str = "") -> None:
-        """Until each process does; what they said before may be a few seconds old."""
+        """Until it does; what it said before may be a few seconds old."""
         deadline = time.monotonic() + NOTICED_SECONDS_MAX
         while not all(self._says(status, why) for _ in range(TURNS)):
             assert time.monotonic() < deadline, f"/readyz is not {status}, or does not say why"
@@ -89,9 +89,9 @@ async def logged_in(url: str) -> str:
         return await api_key_of(client, Wallet(9))
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
-def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
-    with Service(tmp_path / "data", workers=request.param) as started:
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    with Service(tmp_path / "data") as started:
         yield registry_of(started)
 
 
@@ -180,11 +180,8 @@ def test_nothing_is_acknowledged_while_another_volume_hides_the_data_directory(r
 
 
 @needs_mounts
-@pytest.mark.parametrize("workers", [1, 2])
-def test_on_a_read_only_file_system_readyz_says_so_and_writes_go_on_when_it_is_writable(
-    tmp_path: Path, workers: int
-) -> None:
-    with mounted(tmp_path) as volume, Service(tmp_path / "data", workers=workers) as service:
+def test_on_a_read_only_file_system_readyz_says_so_and_writes_go_on_when_it_is_writable(tmp_path: Path) -> None:
+    with mounted(tmp_path) as volume, Service(tmp_path / "data") as service:
         registry = registry_of(service)
         service.kill()  # a log is left, without which SQLite opens nothing there
         volume.remount("ro")

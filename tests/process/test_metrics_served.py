@@ -1,15 +1,12 @@
-"""GET /metrics of the service as processes: workers together, a killed worker, a backup, gauges of processes."""
+"""GET /metrics of the service as a process: after a restart, a backup, gauges of the process."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
-import pytest
 
 import warm
 from scraped import Scraped
@@ -19,7 +16,7 @@ REQUESTS = 60
 
 
 def scraped(service: Service) -> Scraped:
-    """The metrics, on a new connection: any worker answers."""
+    """The metrics, on a new connection."""
     answer = httpx2.get(f"{service.url}/metrics")
     assert answer.status_code == 200
     return Scraped(answer.text)
@@ -39,22 +36,6 @@ def wait_for(holds: Callable[[], bool]) -> None:
 def ask(service: Service) -> None:
     for _ in range(REQUESTS):
         assert httpx2.get(f"{service.url}/functions").status_code == 200
-
-
-@pytest.mark.long
-def test_any_worker_answers_for_all_and_a_killed_worker_keeps_its_counts(tmp_path: Path) -> None:
-    with Service(tmp_path / "data", workers=2) as service:
-        ask(service)
-        wait_for(lambda: listed(service) == REQUESTS)  # each worker shows its counts every second
-        assert [listed(service) for _ in range(8)] == [REQUESTS] * 8
-        wait_for(lambda: len(scraped(service).labels("process_cpu_seconds_total", "worker")) == 2)
-        killed = min(service.serving_pids())
-        os.kill(killed, signal.SIGKILL)
-        wait_for(lambda: killed not in service.worker_pids() and len(service.serving_pids()) == 2)
-        assert listed(service) == REQUESTS
-        ask(service)
-        wait_for(lambda: listed(service) == 2 * REQUESTS)
-        wait_for(lambda: len(scraped(service).labels("process_cpu_seconds_total", "worker")) == 2)
 
 
 def test_counts_go_on_after_a_restart(tmp_path: Path) -> None:

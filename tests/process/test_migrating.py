@@ -23,7 +23,7 @@ from muniment.service.storage.migrate import Migration, migrations
 from muniment.service.storage.postgres.admin import migrate as postgres_migrate
 from muniment.service.storage.sqlite import migrate as sqlite_migrate
 from postgres import Cluster
-from service import Service
+from service import Service, services_of
 
 SECONDS_MAX = 300
 # Rounds of every client before the migrations, and again after them.
@@ -164,6 +164,7 @@ async def test_no_request_fails_while_the_next_release_migrates(
         assert {status for _, status in clients.statuses} == {200}, clients.statuses
         await until_it_is_ready(client)
         await api_key_of(client, Wallet(99))
+    service.stop()
     later = started("ready")  # this release, started on the newer level
     listed = httpx2.get(f"{later.url}/triggers")
     assert (listed.status_code, len(listed.json())) == (200, 10)
@@ -179,13 +180,14 @@ async def test_without_any_migration_nothing_is_served_and_nothing_crashes(
         body = TriggerDraft("Qm" + "a" * 44).signed()
         assert (await client.post("/triggers", json=body)).status_code in {400, 503}
         await migrated(url, tmp_path)
+        await until_it_is_ready(client)  # it sees what another process has done within 50 ms
         cid = await deploy(client)
         assert (await client.post("/triggers", json=TriggerDraft(cid).signed())).status_code == 200
 
 
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_of_two_services_that_migrate_at_start_both_serve(engine: str, url: str, tmp_path: Path) -> None:
-    environment = {"MUNIMENT_DATABASE_URL": url, "MUNIMENT_MIGRATE_AT_START": "true"}
-    both = [Service(tmp_path / "data", environment=environment) for _ in range(2)]
+    both = services_of(tmp_path, url, MUNIMENT_MIGRATE_AT_START="true")
     try:
         for service in both:
             service.launch()

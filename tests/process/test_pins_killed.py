@@ -1,4 +1,4 @@
-"""Bundles reach the IPFS node although the service is killed, stopped, or started with several processes."""
+"""Bundles reach the IPFS node although the service is killed or stopped."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def rows(service: Service, sql: str) -> list[tuple[int, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def serving(tmp_path: Path, node: PinNode, workers: int = 1) -> Service:
-    return Service(tmp_path / "data", workers=workers, environment={"MUNIMENT_IPFS_PIN_URL": node.url})
+def serving(tmp_path: Path, node: PinNode) -> Service:
+    return Service(tmp_path / "data", environment={"MUNIMENT_IPFS_PIN_URL": node.url})
 
 
 def test_a_bundle_that_was_being_sent_at_a_kill_is_pinned_after_the_next_start(tmp_path: Path, node: PinNode) -> None:
@@ -95,14 +95,6 @@ def test_an_orderly_stop_gives_bundles_back_and_does_not_wait_for_the_node(tmp_p
     assert service.stop(signal.SIGTERM) == 0
     assert time.monotonic() - started < 60
     assert rows(service, "SELECT taken, due_at_ms <= waits_since_ms + 60000 FROM pins") == [(0, 1)]
-
-
-def test_several_processes_of_a_machine_pin_each_bundle_once(tmp_path: Path, node: PinNode) -> None:
-    with serving(tmp_path, node, workers=2) as service:
-        cids = upload(service, *(Bundle(version=f"1.0.{number}") for number in range(8)))
-        until(lambda: len(node.pinned) == len(cids))
-        until(lambda: rows(service, "SELECT count(*) FROM pins WHERE pinned_at_ms IS NULL") == [(0,)])
-    assert sorted(node.imports) == sorted(cids)
 
 
 def test_the_credentials_of_the_node_may_be_in_a_file(tmp_path: Path, node: PinNode) -> None:

@@ -88,7 +88,7 @@ async def test_with_an_asynchronous_replica_only_writes_that_it_had_not_received
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with on_postgres(tmp_path, processes=1) as made:
+    with on_postgres(tmp_path, count=1) as made:
         yield made
 
 

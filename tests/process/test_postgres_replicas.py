@@ -81,7 +81,7 @@ async def test_metrics_show_the_lag_of_the_replica_and_its_reads(
             await asyncio.sleep(0.2)
 
     settings = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}
-    with started(tmp_path, primary, replica, 1, **settings) as service:
+    with started(tmp_path, primary, replica, **settings) as service:
         async with a_client(service) as client, asyncio.TaskGroup() as group:
             await until_served_by(replica, client)
             reads = group.create_task(read())  # two seconds without a reader, and the lag is not known

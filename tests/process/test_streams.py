@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,6 +12,7 @@ import pytest
 
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from service import services_of
 from streams_world import Connect, Start, add, client, connect, ids_after, remove, start, until_gauge
 
 __all__ = ["client", "connect", "start"]  # the fixtures
@@ -141,18 +143,20 @@ async def test_a_position_after_which_events_were_removed_is_reset(
     assert (page.json(), page.headers["x-caught-up"]) == ([], "true")
 
 
-async def test_an_event_of_another_process_reaches_the_streams_of_each(start: Start, connect: Connect) -> None:
-    site = start(workers=2)
-    url = site.urls[0]
-    streams = [await connect(url) for _ in range(12)]  # the kernel gives them to either process
-    for stream in streams:
-        await stream.block()
-    async with httpx2.AsyncClient(base_url=url) as client:
-        cid = await deploy(client)
-        trigger = await register(client, TriggerDraft(cid))
-    for stream in streams:
-        shown = [(await stream.event()).data["subject"] for _ in range(2)]
-        assert shown[1] == trigger["sig"]
+async def test_an_event_of_another_service_reaches_the_streams_of_each(
+    tmp_path: Path, postgres_url: str, connect: Connect
+) -> None:
+    services = services_of(tmp_path, postgres_url)
+    with services[0], services[1]:
+        streams = [await connect(each.url) for each in services]
+        for stream in streams:
+            await stream.block()
+        async with httpx2.AsyncClient(base_url=services[0].url) as client:
+            cid = await deploy(client)
+            trigger = await register(client, TriggerDraft(cid))
+        for stream in streams:
+            shown = [(await stream.event()).data["subject"] for _ in range(2)]
+            assert shown[1] == trigger["sig"]
 
 
 # Decided before a row is read.

@@ -1,4 +1,4 @@
-"""The transparency log of a registry that is served by several processes, which are killed."""
+"""The transparency log of a registry whose service is killed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def wait_for(data_dir: Path, size: int) -> None:
 async def test_the_log_goes_on_after_a_kill(tmp_path: Path) -> None:
     settings = {"MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_INTERVAL_S": "1"}
     for turn in range(2):
-        with Service(tmp_path / "data", workers=2, environment=settings) as service:
+        with Service(tmp_path / "data", environment=settings) as service:
             async with httpx2.AsyncClient(base_url=service.url) as client:
                 wait_for(tmp_path / "data", 2 + 2 * turn)
                 for n in range(2):

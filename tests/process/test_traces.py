@@ -187,7 +187,7 @@ def test_the_ratio_begins_traces_and_the_log_names_them(
     }  # fmt: skip
     before, made = len(collector.kept), list[Span]()
     for _ in range(5):
-        with Service(tmp_path / "data", workers=2, environment=environment) as service:
+        with Service(tmp_path / "data", environment=environment) as service:
             httpx2.get(f"{service.url}/functions")
         made = collector.kept[before:]  # the stop sent what was left, unless the machine let it wait for two seconds
         if made:

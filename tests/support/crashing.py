@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx2
@@ -24,7 +24,7 @@ from muniment.service.storage import open_database
 from muniment.service.storage.database import Database
 from ports import free_port
 from postgres import Cluster
-from service import Service
+from service import Service, services_of
 
 # Between two kills the load is let work for this long at most.
 ROUND_SECONDS_MAX = 0.5
@@ -34,7 +34,7 @@ SLOW_SECONDS_MAX = 300
 
 @dataclass
 class Site:
-    """The processes of the service, their database, and the directory for commands."""
+    """Services of one database, and the directory and the settings for commands."""
 
     data_dir: Path
     services: list[Service]
@@ -66,22 +66,30 @@ class Site:
 
 @contextmanager
 def on_sqlite(folder: Path) -> Generator[Site]:
-    """Two workers on one file."""
-    with Service(folder / "data", workers=2, port=free_port()) as service:
+    """One process on one file."""
+    with Service(folder / "data", port=free_port()) as service:
         yield Site(folder / "data", [service], {})
 
 
 @contextmanager
-def on_postgres(folder: Path, *, config: str = "", processes: int = 2) -> Generator[Site]:
-    """Independent processes over one server with durable commits."""
-    with Cluster(fsync=True, config=config) as cluster, ExitStack() as stack:
-        environment = {"MUNIMENT_DATABASE_URL": asyncio.run(cluster.create_database("site"))}
-        site = Site(folder / "data", [], environment, cluster)
-        site.command("migrate")
-        for _ in range(processes):
-            service = Service(folder / "data", port=free_port(), environment=environment)
-            site.services.append(stack.enter_context(service))
-        yield site
+def on_postgres(folder: Path, *, config: str = "", count: int = 2) -> Generator[Site]:
+    """Services of one server with durable commits."""
+    with Cluster(fsync=True, config=config) as cluster:
+        url = asyncio.run(cluster.create_database("site"))
+        migrated = warm.run("migrate", data=folder / "data1", environment={"MUNIMENT_DATABASE_URL": url})
+        assert migrated.returncode == 0, migrated.stderr
+        with on_database(folder, url, count=count) as site:
+            yield replace(site, cluster=cluster)
+
+
+@contextmanager
+def on_database(folder: Path, url: str, *, count: int = 2, **environment: str) -> Generator[Site]:
+    """Services of one PostgreSQL database that has every migration."""
+    services = services_of(folder, url, count, **environment)
+    with ExitStack() as stack:
+        for each in services:
+            stack.enter_context(each)
+        yield Site(services[0].data_dir, services, services[0].environment)
 
 
 @dataclass

@@ -243,11 +243,10 @@ class Honest:
         await asyncio.Event().wait()
 
     async def _weigh(self) -> None:
-        """Measure memory and open descriptors of all processes (proc(5))."""
-        service, felt = self._service, self.felt
+        """Measure the memory and the open descriptors of the process (proc(5))."""
+        folder, felt = Path(f"/proc/{self._service.pid}"), self.felt
         while True:
-            folders = [Path(f"/proc/{pid}") for pid in (service.pid, *service.worker_pids())]
-            pages = sum(int((each / "statm").read_text().split()[1]) for each in folders)
+            pages = int((folder / "statm").read_text().split()[1])
             felt.mib = max(felt.mib, pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
-            felt.descriptors = max(felt.descriptors, sum(len(list((each / "fd").iterdir())) for each in folders))
+            felt.descriptors = max(felt.descriptors, len(list((folder / "fd").iterdir())))
             await asyncio.sleep(0.2)

@@ -55,22 +55,22 @@ async def replica(own_replica: Cluster) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
-    """Two processes behind a proxy that names the client. The replica may serve at any lag."""
+    """A process behind a proxy that names the client. The replica may serve at any lag."""
     with started(tmp_path, primary, replica, MUNIMENT_TRUSTED_PROXIES="127.0.0.0/8") as made:
         yield made
 
 
-def started(tmp_path: Path, primary: Cluster, replica: Cluster, workers: int = 2, /, **environment: str) -> Service:
+def started(tmp_path: Path, primary: Cluster, replica: Cluster, /, **environment: str) -> Service:
     settings = {
         "MUNIMENT_DATABASE_URL": primary.url(), "MUNIMENT_DATABASE_READ_URLS": replica.url(),
         "MUNIMENT_REPLICA_LAG_S_MAX": "600", **environment,
     }  # fmt: skip
-    return Service(tmp_path / "data", workers=workers, environment=settings)
+    return Service(tmp_path / "data", environment=settings)
 
 
 @asynccontextmanager
 async def a_client(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A new client, with a new connection for each request: any process may answer."""
+    """A new client, with a new connection for each request."""
     limits = httpx2.Limits(max_keepalive_connections=0)
     headers = {"x-forwarded-for": f"203.0.113.{next(CLIENTS)}"}
     async with httpx2.AsyncClient(base_url=service.url, limits=limits, headers=headers) as client:

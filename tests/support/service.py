@@ -1,4 +1,4 @@
-"""The service as processes on a free port of this machine, stopped by their ids."""
+"""The service as a process on a free port of this machine, stopped by its id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -22,8 +21,10 @@ from ports import free_port
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 90
-# The `program` of a test about what each process sets up by itself: none is forked, workers neither.
+# The `program` of a test about what a process sets up by itself: it is not forked.
 LOADED_ANEW = ("-c", "from muniment.__main__ import main; main()")
+# Of services that share a database: what one of them signs, the others take.
+SHARED_SECRET = "5e" * 32
 
 
 class Service:
@@ -36,7 +37,6 @@ class Service:
         self,
         data_dir: Path,
         *,
-        workers: int = 1,
         port: int | None = None,
         program: Sequence[str] = ("-m", "muniment"),
         environment: dict[str, str] | None = None,
@@ -44,11 +44,11 @@ class Service:
         sheds: bool = False,
     ) -> None:
         self.data_dir = data_dir
-        self._workers = workers
         self._program = [str(python), *program]
         self._port = port
-        self._words = ["serve", "--host", "127.0.0.1", "--data-dir", str(data_dir), "--workers", str(workers)]
-        self._given = {
+        self._words = ["serve", "--host", "127.0.0.1", "--data-dir", str(data_dir)]
+        # Its settings.
+        self.environment = {
             "MUNIMENT_LOG_LEVEL": "warning",
             "MUNIMENT_RATE_LIMIT_CLIENT": "off",  # tests ask as much as they can
             "MUNIMENT_RATE_LIMIT_LOGIN": "off",
@@ -58,7 +58,7 @@ class Service:
             **(environment or {}),
         }
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-        self._environment = inherited | self._given
+        self._all_variables = inherited | self.environment
         self.process: subprocess.Popen[str] | warm.WarmProcess | None = None
         self.url = ""
 
@@ -73,12 +73,12 @@ class Service:
         # Not any port that Linux gives: once this service has ended, nobody else answers at its URL by chance.
         words = [*self._words, "--port", str(free_port() if self._port is None else self._port)]
         # A text is given to the interpreter by tests of how it starts.
-        if python == sys.executable and program[0] != "-c" and warm.is_possible(self._environment):
-            self.process = warm.popen(words, self._environment, program)
+        if python == sys.executable and program[0] != "-c" and warm.is_possible(self._all_variables):
+            self.process = warm.popen(words, self._all_variables, program)
             return
         self.process = subprocess.Popen(
             [*self._program, *words],
-            env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True,
+            env=self._all_variables, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
     def launch_and_listen(self) -> Self:
@@ -95,10 +95,10 @@ class Service:
         self.url = said.partition("listens on ")[2].split()[0]
 
     def wait_until_ready(self) -> None:
-        """Wait until it is ready and each worker accepts connections: any of them may answer."""
+        """Wait until it is ready."""
         self._read_url()
         deadline = time.monotonic() + START_SECONDS_MAX
-        while not (self._is_ready() and (self._workers == 1 or len(self.serving_pids()) == self._workers)):
+        while not self._is_ready():
             assert time.monotonic() < deadline, "the service is not ready"
             time.sleep(0.02)
 
@@ -115,20 +115,9 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """Id of the only process, or of the supervisor of the workers."""
+        """Id of the process."""
         assert self.process is not None
         return self.process.pid
-
-    def worker_pids(self) -> set[int]:
-        """Ids of the workers, also of those that are starting."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        named = {pid: _read(f"/proc/{pid}/cmdline") + _read(f"/proc/{pid}/comm") for pid in children}
-        return {int(pid) for pid, name in named.items() if b"spawn_main" in name}
-
-    def serving_pids(self) -> set[int]:
-        """Ids of the workers that accept connections."""
-        inode = _listening(int(self.url.rpartition(":")[2]))
-        return {pid for pid in self.worker_pids() if _waits_for(pid, inode)}
 
     def operator_key(self) -> str:
         """A new operator's key."""
@@ -136,12 +125,12 @@ class Service:
 
     def run(self, *words: str) -> str:
         """Output of `muniment WORDS` with the settings of the service; it must succeed."""
-        done = warm.run(*words, data=self.data_dir, timeout=START_SECONDS_MAX, environment=self._given)
+        done = warm.run(*words, data=self.data_dir, timeout=START_SECONDS_MAX, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
     def kill(self) -> None:
-        """Kill every process of the service; returns once all have ended and the port is free."""
+        """Kill the process, and those that it started; returns once all have ended and the port is free."""
         group = self.pid
         os.killpg(group, signal.SIGKILL)
         self.wait()
@@ -151,7 +140,7 @@ class Service:
             time.sleep(0.005)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal to the first process; the exit status."""
+        """Send a signal; the exit status."""
         assert self.process is not None
         self.process.send_signal(number)
         return self.wait()
@@ -177,6 +166,13 @@ class Service:
             self.stop()
 
 
+def services_of(folder: Path, database_url: str, count: int = 2, **environment: str) -> list[Service]:
+    """Services of one PostgreSQL database, each with a data directory of its own; none is started."""
+    settings = {"MUNIMENT_DATABASE_URL": database_url, "MUNIMENT_SECRET": SHARED_SECRET, **environment}
+    folders = [folder / f"data{number}" for number in range(1, count + 1)]
+    return [Service(each, port=free_port(), environment=settings) for each in folders]
+
+
 def _read(path: str) -> bytes:
     """Content of a file of proc(5); empty when its process is gone."""
     try:
@@ -200,25 +196,3 @@ def _state_and_group(pid: int) -> tuple[str, str]:
     _, _, after_name = _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")
     state, _, group, *_ = [*after_name.split(), "", "", ""]
     return state, group
-
-
-def _listening(port: int) -> str:
-    """The inode of the socket that listens on 127.0.0.1."""
-    for line in _read("/proc/net/tcp").decode().splitlines():
-        _, local, _, state, *rest = line.split()
-        if local == f"0100007F:{port:04X}" and state == "0A":
-            return rest[5]
-    return ""
-
-
-def _waits_for(pid: int, inode: str) -> bool:
-    """Whether the epoll of the process watches a socket (proc(5), fdinfo)."""
-    names: dict[str, str] = {}
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for each in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                names[each.name] = str(each.readlink())
-    ours = {number for number, name in names.items() if name == f"socket:[{inode}]"}
-    polls = (number for number, name in names.items() if name == "anon_inode:[eventpoll]")
-    watched = b"\n".join(_read(f"/proc/{pid}/fdinfo/{number}") for number in polls).decode().splitlines()
-    return any(line.split()[1] in ours for line in watched if line.startswith("tfd:"))

@@ -21,7 +21,7 @@ VERSIONS = count()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with on_postgres(tmp_path_factory.mktemp("site"), config="max_connections = 30", processes=1) as made:
+    with on_postgres(tmp_path_factory.mktemp("site"), config="max_connections = 30", count=1) as made:
         yield made
 
 

@@ -37,9 +37,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
         postgres["MUNIMENT_DATABASE_URL"] = request.getfixturevalue("postgres_url")
     with ExitStack() as stack:
 
-        def started(*, workers: int = 1, **settings: str) -> Site:
+        def started(**settings: str) -> Site:
             environment = {**PACE, **postgres, **settings}
-            service = Service(tmp_path / "data", workers=workers, program=[HASTY], environment=environment)
+            service = Service(tmp_path / "data", program=[HASTY], environment=environment)
             return Site(tmp_path / "data", [stack.enter_context(service)], environment)
 
         yield started

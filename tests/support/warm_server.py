@@ -11,7 +11,6 @@ import atexit
 import gc
 import importlib
 import json
-import multiprocessing.util
 import os
 import pkgutil
 import runpy
@@ -20,7 +19,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -106,11 +105,8 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     )
 
 
-def _forked(_interpreter: bytes, words: Sequence[str], kept: Iterable[int]) -> int:
-    """Instead of `multiprocessing.util.spawnv_passfds`: a worker of the command is forked by it, and loads nothing.
-
-    `words` are what an interpreter would be given, with the text after `-c` that it would run.
-    """
+def _forked(text: str, kept: int) -> int:
+    """The id of a new process that runs `text` as an interpreter's `-c` would, with the descriptor `kept`."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # The handlers of this process are not those of a new interpreter.
@@ -118,8 +114,8 @@ def _forked(_interpreter: bytes, words: Sequence[str], kept: Iterable[int]) -> i
     try:
         if pid := os.fork():
             return pid
-        _begin_again({*range(3), *kept}, before)
-        _run_alone(words[words.index("-c") + 1 :])
+        _begin_again({*range(3), kept}, before)
+        _run_alone(text)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -139,7 +135,7 @@ class _Launcher:
 
 async def _launched(descriptor: int) -> _Launcher:
     """Instead of that of `muniment.guest.children`: a command forks the launcher of its sandbox."""
-    return _Launcher(_forked(b"", ["-c", _LAUNCHER.format(descriptor)], [descriptor]))
+    return _Launcher(_forked(_LAUNCHER.format(descriptor), descriptor))
 
 
 def _begin_again(kept: set[int], mask: Iterable[int]) -> None:
@@ -159,15 +155,11 @@ def _begin_again(kept: set[int], mask: Iterable[int]) -> None:
     os.close(nothing)
 
 
-def _run_alone(words: Sequence[str]) -> NoReturn:
-    """Run the text of an interpreter's `-c`, and end."""
-    text, *arguments = words
+def _run_alone(text: str) -> NoReturn:
+    """Run the text, and end."""
     status = 1
     try:
-        # How `Service.worker_pids` tells a worker from the tracker of its resources.
-        Path("/proc/self/comm").write_text("spawn_main" if "spawn_main" in text else "tracker", "ascii")
-        sys.argv = ["-c", *arguments]
-        exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - a text of the library
+        exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the text of a launcher
         status = 0
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
@@ -193,7 +185,6 @@ def main() -> None:
     gc.freeze()
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
-        multiprocessing.util.spawnv_passfds = _forked
         if "muniment.guest.launcher" in sys.modules:
             children: Any = importlib.import_module("muniment.guest.children")
             children._launched = _launched
@@ -224,7 +215,6 @@ def _run(*program: str) -> None:
     """Run what the interpreter would run for these arguments (`python -h`)."""
     if program[0] == "-m":
         command: Any = importlib.import_module(f"{program[1]}.__main__")
-        sys.modules["__main__"] = command  # processes that the command spawns import its main module
         command.main()
     elif program[0] == "-c":
         exec(compile(program[1], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - a text of a test

@@ -45,6 +45,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
     trigger is left active, which the relayer runs; while it is active, a later start shows no operations.
     """
     from muniment.operate.walkthrough import development_nodes
+    from muniment.service.running.directory_lock import locked_directory
 
     settings = settings_of(config, **flags)
     with failures(), output.errors_on_one_line():
@@ -53,7 +54,8 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
             return
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
-        day = _sample_day(settings)  # which any signal may interrupt: the next start goes on
+        with locked_directory(settings.data_dir):
+            day = _sample_day(settings)  # which any signal may interrupt: the next start goes on
         with stop.listening(), _service(settings, day) as (service, address):
             left = _walk(address, settings, development_nodes(settings), leaves_trigger=True)
             with _relayer(settings, address), stop.waiting():

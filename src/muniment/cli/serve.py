@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import fields
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,9 @@ import click
 
 from muniment.cli import output
 from muniment.cli.options import chains_option, common_options, named_registry_of, settings_of, settings_options
-from muniment.service.running.settings import Settings, load_settings, variable
+from muniment.cli.removed import removed_option
+from muniment.service.running.removed import REMOVED
+from muniment.service.running.settings import Settings, variable
 
 if TYPE_CHECKING:
     from muniment.service.server.run import ServedApplication
@@ -21,39 +22,44 @@ if TYPE_CHECKING:
 @settings_options
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0: any free port; default 8787.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Number of serving processes; default 1.")
+@removed_option("--workers", REMOVED["workers"])
 @chains_option
 def serve(config: Path | None, **flags: object) -> None:
     """Run the service."""
     from muniment.cli.logs import configure_logs, warn_of_unread_variables
+    from muniment.operate import databases
+    from muniment.service.running.directory_lock import locked_directory
     from muniment.service.server.run import listen, serve as serve_on
 
     settings = settings_of(config, **flags)
     configure_logs(settings)
     warn_of_unread_variables()
-    with output.errors_on_one_line():
-        _prepare(settings)
-        listener = listen(settings.host, settings.port)
-    _give_to_workers(settings)
-    _announce(settings, listener.getsockname()[1])
-    serve_on(
-        listener, "muniment.cli.serve:load_application",
-        workers=settings.workers, stop_seconds_max=settings.shutdown_timeout_s,
-    )  # fmt: skip
+    with ExitStack() as held:
+        with output.errors_on_one_line():
+            held.enter_context(locked_directory(settings.data_dir))
+            if settings.migrates_at_start:
+                databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
+            listener = listen(settings.host, settings.port)
+
+        def begin() -> ServedApplication:
+            with output.errors_on_one_line():
+                served = _application(settings)
+            _announce(settings, listener.getsockname()[1])
+            return served
+
+        serve_on(listener, begin, stop_seconds_max=settings.shutdown_timeout_s)
 
 
-def load_application() -> ServedApplication:
-    """The application of one serving process, with the settings and the logs of the environment."""
-    from muniment.cli.logs import configure_logs
+def _application(settings: Settings) -> ServedApplication:
+    """The application, made where its event loop runs."""
     from muniment.service.app import Application, build_context
     from muniment.service.running.metrics.recorder import open_metrics
     from muniment.service.server.run import ServedApplication, settle_memory
 
-    settings = load_settings()
-    configure_logs(settings)
     metrics = open_metrics(settings.data_dir)
     application = Application(build_context(settings, metrics=metrics))
     context = application.context
+    context.secrets()  # an unusable secret ends the start
     served = ServedApplication(
         application, application.lifespan,
         now_s=lambda: context.clock.now_ms() / 1000, head_seconds_max=settings.body_timeout_s,
@@ -64,33 +70,6 @@ def load_application() -> ServedApplication:
     metrics.read_from(lambda: served.shared.delayed.count, "http_requests_parked")
     settle_memory()
     return served
-
-
-def _prepare(settings: Settings) -> None:
-    """Migrate, and build the context once: an error appears on one line here, and not in each worker."""
-    import asyncio
-
-    from muniment.operate import databases
-    from muniment.service.app import build_context
-
-    async def build_once() -> None:
-        context = build_context(settings)
-        context.secrets()
-        await context.outgoing.close()
-        await context.database.close()
-
-    if settings.migrates_at_start:
-        databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
-    asyncio.run(build_once())
-
-
-def _give_to_workers(settings: Settings) -> None:
-    """Put the settings into the environment, where every worker reads them."""
-    environment = settings.environment()
-    for each in fields(settings):
-        if each.metadata["secret"] and f"{variable(each.name)}_FILE" in os.environ:
-            del environment[variable(each.name)]  # a secret stays in its file
-    os.environ.update(environment)
 
 
 def _announce(settings: Settings, port: int) -> None:

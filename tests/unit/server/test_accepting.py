@@ -6,7 +6,7 @@ import asyncio
 import socket
 from contextlib import ExitStack
 
-from muniment.service.server.run import SHARED_PER_TURN, Accepting
+from muniment.service.server.run import Accepting
 
 CLIENTS = 600
 
@@ -41,25 +41,6 @@ async def test_all_waiting_connections_are_accepted_in_a_few_turns() -> None:
         for client in clients:
             client.setblocking(False)
             assert await asyncio.wait_for(loop.sock_recv(client, 10), 60) == b"here"
-
-
-async def test_beside_other_processes_most_waiting_connections_are_left_to_them() -> None:
-    loop, made = asyncio.get_running_loop(), list[Greeting]()
-
-    def make() -> Greeting:
-        made.append(Greeting())
-        return made[-1]
-
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=CLIENTS))
-        listener.setblocking(False)
-        accepting = Accepting(listener, loop, per_turn=SHARED_PER_TURN)
-        for _ in range(32):
-            stack.enter_context(socket.create_connection(listener.getsockname()))
-        accepting.plan(make)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert len(made) == SHARED_PER_TURN
 
 
 async def test_no_waiting_connection_and_a_closed_listener_cause_no_error() -> None:

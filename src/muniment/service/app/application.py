@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
-import os
 import random
 import signal
 import threading
@@ -77,7 +75,6 @@ class Observer:
         self._slow_s = settings.log_slow_ms / 1000
         self._router = router
         self._tracer = tracer
-        self._worker = multiprocessing.current_process().name
 
     async def observe(self, request: Request, answer: Answer) -> Reply:
         """The answer to a request. Raises what `answer` raises."""
@@ -119,7 +116,7 @@ class Observer:
         known: dict[str, Any] = {"code": request.refused, "trace_id": trace_id}
         _access.log(
             level, "request", method=request.method, route=route, path=shown_path(request.path), status=status,
-            ms=round(seconds * 1000, 2), request_id=request.id, client=request.client.name, worker=self._worker,
+            ms=round(seconds * 1000, 2), request_id=request.id, client=request.client.name,
             units=request.units, **{name: value for name, value in known.items() if value},
         )  # fmt: skip
 
@@ -236,7 +233,6 @@ class Application:
                 _log.warning("not ready", detail=refusal.detail)
             if _asks_others(context):
                 await context.outgoing.load()  # other servers will be asked: the first request need not wait for it
-            _stop_with_parent()
             self._notice_stop()
             timekeeper = Timekeeper(context)
             await timekeeper.look()  # before anything is dated
@@ -311,17 +307,3 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)
-
-
-def _stop_with_parent() -> None:
-    """Stop a worker whose supervisor was killed: it would hold the port without a supervisor to restart it."""
-    parent, loop = multiprocessing.parent_process(), asyncio.get_running_loop()
-    if parent is None:
-        return
-    sentinel = parent.sentinel
-
-    def stop() -> None:
-        loop.remove_reader(sentinel)  # it stays readable
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    loop.add_reader(sentinel, stop)

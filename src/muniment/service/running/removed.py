@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 # The name of each, and what to do instead.
-REMOVED: Final[dict[str, str]] = {}
+REMOVED: Final[dict[str, str]] = {
+    "workers": "a service is one process; for more cores run several services on one PostgreSQL database, see "
+    "docs/run/scaling.md"
+}
 _OWNERS_HOOKS: Final = "write on, the default: webhooks belong to operators, and those of owners are gone"
 # Values of settings that have others now, and what to do instead.
 _REMOVED_VALUES: Final = {("webhooks", "operators"): _OWNERS_HOOKS, ("webhooks", "users"): _OWNERS_HOOKS}

@@ -142,7 +142,6 @@ class Settings:
     )
     rate_limit_stop: str = _setting("60/60s", "Deactivations per address and time; off: no limit")
     rate_limit_exempt: str = _setting("", "Networks without rate limits, comma-separated, like 10.0.0.0/8")
-    workers: int = _setting(1, "Number of serving processes, on one port and one database", at_least=1)
     secret: str = _setting(
         "",
         "Secrets, newest first, comma-separated, 64 hex digits each; empty: a file in the data directory",

@@ -1,4 +1,4 @@
-"""Serving processes: uvicorn owns the event loop, the workers, the signals and the orderly stop.
+"""The serving process: uvicorn owns the event loop, the signals and the orderly stop.
 
 Its connections are of our class (`muniment.service.server.connection`), given as `http`.
 """
@@ -15,8 +15,6 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
 from muniment.service.server.connection import Connection
 from muniment.service.server.sending import give_back
@@ -31,25 +29,17 @@ if TYPE_CHECKING:
 
 
 # Connections accepted in one turn: ten to twenty milliseconds, for which other connections wait.
-ALONE_PER_TURN: Final = 256
-# With several processes: one that accepts all waiting connections leaves none to the others. A client that opens 32
-# connections at once would have them all at one process in half of the cases.
-SHARED_PER_TURN: Final = 4
+_ACCEPTED_PER_TURN: Final = 256
 
 
 class Accepting:
     """Accepts the connections that wait at one listener."""
 
     def __init__(
-        self,
-        listener: socket.socket,
-        loop: asyncio.AbstractEventLoop,
-        room: Callable[[], int] = lambda: sys.maxsize,
-        per_turn: int = ALONE_PER_TURN,
+        self, listener: socket.socket, loop: asyncio.AbstractEventLoop, room: Callable[[], int] = lambda: sys.maxsize
     ) -> None:
         """`listener` is non-blocking; `room` returns how many more connections the process may have."""
         self._room = room
-        self._per_turn = per_turn
         self._listener = listener
         self._loop = loop
         self._begun: set[asyncio.Task[object]] = set()
@@ -63,7 +53,7 @@ class Accepting:
 
     def _accept(self, make_protocol: Callable[[], asyncio.Protocol]) -> None:
         self._is_planned = False
-        for _ in range(min(self._per_turn, self._room() - len(self._begun))):
+        for _ in range(min(_ACCEPTED_PER_TURN, self._room() - len(self._begun))):
             try:
                 accepted, _ = self._listener.accept()
             except OSError:  # no connection waits, or no descriptor is free, which the event loop handles
@@ -80,16 +70,12 @@ BACKLOG: Final = 2_048
 _DESCRIPTORS_RESERVED: Final = 128
 # An idle connection takes ten kilobytes.
 _CONNECTIONS_MAX: Final = 8_192
-# A worker that does not answer its supervisor for so long hangs, and is replaced. A worker answers once its modules are
-# loaded: uvicorn's five seconds would end it on a slow machine while it loads, and the next one too, for ever. While it
-# waits for one, the supervisor handles no signal and replaces no other.
-_WORKER_SECONDS_MAX: Final = 30
 # Allocated minus freed containers that start a collection of the youngest: a few megabytes, if all are garbage.
 _ALLOCATIONS_PER_COLLECTION: Final = 20_000
 
 
 class ServedApplication:
-    """The application of a process, its lifespan for uvicorn, and the shared state of its connections."""
+    """The application, its lifespan for uvicorn, and the shared state of its connections."""
 
     def __init__(
         self, application: Answering, lifespan: Callable[[], AbstractAsyncContextManager[None]], *,
@@ -138,8 +124,7 @@ class Config(uvicorn.Config):
             self.listener.setblocking(False)
             # A few more than the limit are accepted and closed, instead of waiting.
             most = shared.connections_max + _DESCRIPTORS_RESERVED // 2
-            per_turn = ALONE_PER_TURN if self.workers == 1 else SHARED_PER_TURN
-            self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections, per_turn)
+            self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections)
         self.accepting.plan(make_protocol)
 
 
@@ -164,25 +149,18 @@ class UvicornConnection(Connection):
             self.shutdown()
 
 
-def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_max: int) -> None:
-    """Serve on `listener` until SIGTERM or Ctrl-C. `factory` names a function that makes the `ServedApplication`.
+def serve(listener: socket.socket, begin: Callable[[], ServedApplication], *, stop_seconds_max: int) -> None:
+    """Serve on `listener` until SIGTERM or Ctrl-C what `begin` makes, which is called where the event loop runs.
 
-    Raises `SystemExit` when a worker cannot start.
+    Raises what `begin` raises, and `SystemExit` when the application cannot start.
     """
     raise_descriptor_limit()
     config = Config(
-        factory, factory=True, workers=workers, backlog=BACKLOG, loop="uvloop", http=UvicornConnection,
+        begin, factory=True, backlog=BACKLOG, loop="uvloop", http=UvicornConnection,
         interface="asgi3", ws="none", lifespan="on", log_config=None, access_log=False, proxy_headers=False,
         server_header=False, date_header=False, timeout_graceful_shutdown=stop_seconds_max,
-        timeout_worker_healthcheck=_WORKER_SECONDS_MAX,
     )  # fmt: skip
     config.listener = listener
-    if workers > 1:
-        supervisor = Multiprocess(config, [listener])
-        supervisor.run()
-        if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
-            raise SystemExit(STARTUP_FAILURE)
-        return
     server = uvicorn.Server(config)
     # uvicorn handles signals only while its loop runs, and then raises the one that stopped it again. With its handler
     # set here too, a signal before the loop is not lost, and the repeated one is ignored.
@@ -219,7 +197,7 @@ def connections_by_descriptors() -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The listening socket of all processes. Clients that connect before one is ready wait.
+    """The listening socket. Clients that connect before the service is ready wait.
 
     Raises `OSError` with the reason.
     """
