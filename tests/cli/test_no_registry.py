@@ -45,7 +45,6 @@ NEEDS = {
     "pins list": [],
     "pins retry": [],
     "pins recheck": [],
-    "webhooks deliver": [],
     "webhooks add": ["https://hooks.example.org/"],
     "webhooks list": [],
     "webhooks show": ["mnh_" + "0a" * 16],

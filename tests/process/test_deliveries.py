@@ -1,13 +1,11 @@
-"""`muniment webhooks deliver` as processes, with real receivers that verify each request."""
+"""Services that deliver, with real receivers that verify each request."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from delivering import ENGINES, SECONDS_MAX, Registry, delivering, until
 from ports import free_port
 from receiving import Received, Receiver, Reply, echo
 from service import Service
-from warm import WarmProcess
 
 # This ends a hang: hundreds of deliveries, one after the other, take half a minute when nothing else is to be done.
 MANY_SECONDS_MAX = 600
@@ -26,6 +23,13 @@ MANY_SECONDS_MAX = 600
 @pytest.fixture(params=ENGINES)
 async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
     async with delivering(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[Registry]:
+    """On PostgreSQL, which several services may share."""
+    async with delivering("postgres", tmp_path) as made:
         yield made
 
 
@@ -73,7 +77,7 @@ async def test_a_receiver_gets_what_the_feed_has_in_order_and_signed(registry: R
 
 
 @pytest.mark.timed
-async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_at_most(registry: Registry) -> None:
+async def test_a_killed_service_is_followed_by_another_one_and_repeats_a_second_at_most(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
     taker.pause_s = 0.005
@@ -82,9 +86,12 @@ async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_
         first = registry.deliver()
         await registry.add(700)
         await until(lambda: len(taker.ids) >= 300)
-        registry.deliver()
+        if registry.url:
+            registry.deliver()  # it stands by
         first.kill()
         first.wait()
+        if not registry.url:
+            registry.deliver()
         await asyncio.sleep(0.1)
         before = len(taker.ids)
         await until(lambda: taker.ids[-1] == taker.ids[before - 1] or len(taker.ids) > before)
@@ -99,33 +106,18 @@ async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_
     assert taker.at_once == 1
 
 
-async def stop_outside_a_write(registry: Registry, process: WarmProcess) -> None:
-    """Stop a process, on SQLite where it holds no lock: nobody else could write until it went on."""
-    while True:
-        process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(0.01)
-        with closing(sqlite3.connect(registry.data_dir / "muniment.db", timeout=0)) as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE" if not registry.url else "SELECT 1")
-            except sqlite3.OperationalError:
-                process.send_signal(signal.SIGCONT)
-            else:
-                return
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.long
-async def test_a_process_that_was_stopped_for_20_seconds_begins_no_further_request(registry: Registry) -> None:
+async def test_a_service_that_was_stopped_for_20_seconds_begins_no_further_request(shared: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
     taker.pause_s = 0.02
     with receiver.listening():
-        await registry.hook(receiver.url)
-        first = registry.deliver()
-        await registry.add(700)
+        await shared.hook(receiver.url)
+        first = shared.deliver()
+        await shared.add(700)
         await until(lambda: len(taker.ids) >= 100)
-        registry.deliver()
-        await stop_outside_a_write(registry, first)
+        shared.deliver()
+        first.send_signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(0.3)
             before = len(taker.ids)
@@ -133,11 +125,11 @@ async def test_a_process_that_was_stopped_for_20_seconds_begins_no_further_reque
             await until(lambda: len(taker.ids) > before)
         finally:
             first.send_signal(signal.SIGCONT)
-        expected = await registry.ids()
+        expected = await shared.ids()
         await until(lambda: taker.ids[-1] == expected[-1], MANY_SECONDS_MAX)
         # PostgreSQL has ended the connection of a process that was stopped within a transaction.
         stepped_back = ("another process delivers", "cannot deliver to webhooks")
-        await until(lambda: any(each in registry.logs() for each in stepped_back))
+        await until(lambda: any(each in shared.logs() for each in stepped_back))
     # The second process goes back once, to where it begins. A request that the first one had just begun, its connection
     # not open yet, leaves when it wakes up: that is one more.
     assert taker.at_once <= 2
@@ -181,18 +173,34 @@ async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: 
     assert taker.ids == await registry.ids()
 
 
+async def test_of_two_services_on_one_postgresql_one_delivers_and_the_other_takes_over(shared: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    with receiver.listening():
+        hook_id, _ = await shared.hook(receiver.url)
+        services = [shared.deliver() for _ in range(2)]
+        await shared.add(20)
+        await until(lambda: len(taker.ids) >= 20)
+        async with asyncio.timeout(SECONDS_MAX):  # what is not stored would come again
+            while (await shared.shown(hook_id))[0].cursor != taker.ids[-1]:
+                await asyncio.sleep(0.05)
+        (one,) = [each for each in services if "delivering to webhooks" in shared.log(each)]
+        one.terminate()
+        assert await asyncio.to_thread(one.wait, SECONDS_MAX) == 0
+        await shared.add(20)
+        await until(lambda: len(taker.ids) >= 40)
+    assert taker.ids == await shared.ids()
+    assert taker.at_once == 1
+
+
 @pytest.mark.timed
 @pytest.mark.parametrize("setting", ["MUNIMENT_WEBHOOKS", "MUNIMENT_FEED"])
-async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry, setting: str) -> None:
+async def test_a_service_delivers_unless_the_setting_is_off(registry: Registry, setting: str) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
     with receiver.listening():
         await registry.hook(receiver.url)
-        environment = {**registry.settings, setting: "off"}
-        process = registry.deliver(**{setting: "off"})
-        assert await asyncio.to_thread(process.wait, SECONDS_MAX) == 1
-        assert "is off: nothing is delivered" in registry.logs()
-        with Service(registry.data_dir, environment=environment):
+        with Service(registry.data_dir, environment={**registry.settings, setting: "off"}):
             await registry.add(10)
             await asyncio.sleep(5)
         assert taker.ids == []

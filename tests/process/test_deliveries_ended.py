@@ -137,7 +137,7 @@ async def test_a_hook_whose_secret_is_retired_while_events_are_delivered_is_susp
         sent = len(taker.ids)
         found = await shown(registry, hook_id)
         ids = await registry.ids()
-        assert found["webhook"]["reason"] == "the secret of its keys was retired; rotate gives it new ones"
+        assert found["webhook"]["reason"] == "the secret of its key was retired; rotate gives it a new one"
         assert 20 <= sent < 200
         assert found["webhook"]["cursor"] == taker.ids[-1] == ids[sent - 1]
 

@@ -1,4 +1,4 @@
-"""Processes of `muniment webhooks deliver` on a registry, and hooks with confirmed receivers."""
+"""Services that deliver the events of a registry, and hooks with confirmed receivers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import LiteralString
 
@@ -24,11 +24,14 @@ from muniment.service.resources.webhooks.managing import run_test
 from muniment.service.resources.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
 from muniment.service.running.settings import Settings
 from muniment.service.storage.database import Transaction
+from ports import free_port
 from postgres import Cluster
 
 # A machine that is busy with other tests takes its time; the lease of a dead process lasts 15 seconds.
 SECONDS_MAX = 60.0
 ENGINES = ["sqlite", "postgres"]
+# Of all services on one PostgreSQL. On SQLite the secrets are in the data directory.
+_SECRET = "5e" * 32
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Registry:
     def settings(self) -> dict[str, str]:
         """Settings of its processes. Receivers of tests are on loopback."""
         given = {"MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "info"}
-        return given | ({"MUNIMENT_DATABASE_URL": self.url} if self.url else {})
+        return given | ({"MUNIMENT_DATABASE_URL": self.url, "MUNIMENT_SECRET": _SECRET} if self.url else {})
 
     @property
     def environment(self) -> dict[str, str]:
@@ -79,18 +82,27 @@ class Registry:
         return managing.shown(self.context, hook), [managing.attempt_shown(each) for each in attempts]
 
     def deliver(self, *, program: Sequence[str] = ("-m", "muniment"), **environment: str) -> warm.WarmProcess:
-        """A process that delivers; its log is in `deliver-N.log` of the data directory."""
-        log = self.stack.enter_context((self.data_dir / f"deliver-{len(self.processes)}.log").open("wb"))
-        words = ["webhooks", "deliver", "--data-dir", str(self.data_dir)]
+        """A service, which delivers. On PostgreSQL there may be several, each with a data directory of its own."""
+        number = len(self.processes)
+        data_dir = self.data_dir.with_name(f"service-{number}") if self.url else self.data_dir
+        log = self.stack.enter_context(self._log_of(number).open("wb"))
+        words = ["serve", "--host", "127.0.0.1", "--port", str(free_port()), "--data-dir", str(data_dir)]
         settings = {**self.environment, "PYTHONPATH": str(warm.UNHURRIED), **environment}
         process = warm.popen(words, settings, program, stdout=log.fileno(), stderr=log.fileno())
         self.processes.append(process)
         self.stack.callback(_end, process)
         return process
 
+    def _log_of(self, number: int) -> Path:
+        return self.data_dir / f"service-{number}.log"
+
+    def log(self, process: warm.WarmProcess) -> str:
+        """Log of a service."""
+        return self._log_of(self.processes.index(process)).read_text("utf-8")
+
     def logs(self) -> str:
-        """Log of all these processes."""
-        return "".join(path.read_text("utf-8") for path in sorted(self.data_dir.glob("deliver-*.log")))
+        """Log of all services."""
+        return "".join(map(self.log, self.processes))
 
     async def add(self, count: int, owner: bytes = bytes(20)) -> None:
         """Add so many events to the feed."""
@@ -151,7 +163,7 @@ async def delivering_at(url: str, folder: Path) -> AsyncGenerator[Registry]:
     settings = Settings(
         data_dir=folder / "data", database_url=url or Settings().database_url, allow_private_networks=True
     )
-    context = build_context(settings)
+    context = build_context(replace(settings, secret=_SECRET) if url else settings)
     with pytest.MonkeyPatch.context() as patch:
         wait_for_postgres(patch)
         try:

@@ -87,7 +87,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "webhooks replay": (f'muniment webhooks replay "$ID" "$CURSOR" {_DATA}',),
     "webhooks rotate": (f'muniment webhooks rotate "$ID" {_DATA}',),
     "webhooks test": (f'muniment webhooks test "$ID" {_DATA}',),
-    "webhooks deliver": (f"muniment webhooks deliver {_DATA}",),
     "tlog status": (f"muniment tlog status {_DATA}",),
     "tlog freeze": (f"muniment tlog freeze {_DATA}",),
     "tlog resume": (f"muniment tlog resume --seen checkpoint {_DATA}",),

@@ -9,7 +9,8 @@ import click
 
 from muniment.cli import output
 from muniment.cli.events import filter_options, take_filters
-from muniment.cli.options import common_options, in_registry, json_option, require_database, secrets_of, working_context
+from muniment.cli.options import common_options, in_registry, json_option
+from muniment.cli.removed import removed_command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from muniment.service.context import Context
     from muniment.service.resources.webhooks.store import Hook
     from muniment.service.resources.webhooks.types import Webhook, WebhookId
-    from muniment.service.running.settings import Settings
 
 
 # The operator of webhooks that are added here, unless --operator names another.
@@ -191,28 +191,4 @@ def _id(text: str) -> WebhookId:
     return WebhookId.parse(text)
 
 
-@webhooks.command("deliver")
-@common_options
-def deliver_events(config: Path | None, **flags: object) -> None:
-    """Deliver events to webhooks, as `serve` does, until Ctrl-C. Only one process delivers at a time.
-
-    For a registry whose serving processes may not reach the Internet, or are too busy.
-    """
-    import asyncio
-
-    from muniment.cli.logs import configure_logs
-    from muniment.service.resources.webhooks.managing import are_on
-
-    settings = secrets_of(config, **flags)
-    if not are_on(settings):
-        raise ValueError("the setting `webhooks` or `feed` is off: nothing is delivered until both are on")
-    require_database(settings.database_url, settings)
-    configure_logs(settings)
-    asyncio.run(_deliver(settings))
-
-
-async def _deliver(settings: Settings) -> None:
-    from muniment.service.resources.webhooks.deliverer import Deliverer
-
-    async with working_context(settings, role="webhooks") as context:
-        await output.until_stopped(Deliverer(context).run())
+webhooks.add_command(removed_command("deliver", "`muniment serve` delivers while the setting `webhooks` is on"))
