@@ -34,3 +34,11 @@ def test_a_block_of_no_chain_is_refused_and_nothing_is_followed(
     result = CliRunner().invoke(main, ["intents", "watch", "--once", *options, "--chains", str(file), *data])
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+@pytest.mark.parametrize("place", ["9466", "localhost:9466", "127.0.0.1:70000", "Off"])
+def test_a_place_for_health_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
+    result = CliRunner().invoke(main, ["intents", "watch", "--health", place, "--data-dir", str(tmp_path / "data")])
+    assert result.exit_code == 2
+    assert f"'{place}' is no address with a port, like 127.0.0.1:9466, and not 'off'" in result.stderr
+    assert not (tmp_path / "data").exists()

@@ -51,6 +51,7 @@ PROMISED = {
     "rpc_request_duration_seconds": ("histogram", "chain"),
     "rpc_errors_total": ("counter", "chain"),
     "watcher_behind_blocks": ("gauge", "chain"),
+    "watcher_step_timestamp_seconds": ("gauge", "chain"),
     "tlog_witness_answers_total": ("counter", "witness", "outcome"),
     "build_info": ("gauge", "version"),
     "process_cpu_seconds_total": ("counter", "worker"),

@@ -26,9 +26,9 @@ class Case:
         return [{"series": _with_machine(name), "values": values} for name, values in chosen.items()]
 
 
-def _with_machine(series: str) -> str:
+def _with_machine(series: str, machine: str = MACHINE) -> str:
     name, _, labels = series.rstrip("}").partition("{")
-    return f"{name}{{{', '.join(filter(None, (MACHINE, labels)))}}}"
+    return f"{name}{{{', '.join(filter(None, (machine, labels)))}}}"
 
 
 def _gauge(alert: str, summary: str, name: str, values: tuple[str, str], labels: str = "") -> Case:
@@ -113,17 +113,17 @@ CASES: Final = (
         'target="replica-2"',
     ),
     _gauge(
-        "MunimentWatcherBehind", "The watcher is 101 blocks behind chain 8453",
+        "MunimentWatcherBehind", "Chain 8453 is not followed to its head",
         "muniment_watcher_behind_blocks", ("101x60", "100x60"), 'chain="8453"',
     ),
-    Case(  # while the service does not answer, nobody knows about the watcher
+    Case(  # one that was restarted is back in time
         "MunimentWatcherGone", "No watcher follows chain 8453",
-        {'muniment_watcher_behind_blocks{chain="8453"}': "0x10 stale _x60", "up": "1x60"},
-        {'muniment_watcher_behind_blocks{chain="8453"}': "0x16 stale _x60", "up": "1x16 0x11 1 1x60"},
+        {'muniment_watcher_behind_blocks{chain="8453"}': "0x10 stale _x60"},
+        {'muniment_watcher_behind_blocks{chain="8453"}': "0x16 stale _x6 0x60"},
         'chain="8453"',
     ),
     Case(
-        "MunimentChainUnreadable", "Requests of registry:8787 to the nodes of chain 8453 fail",
+        "MunimentChainUnreadable", "Chain 8453 is not read: its nodes fail, or its watcher does not ask them",
         _calls(60, 60), _calls(30, 60), 'chain="8453"',
     ),
     Case(
@@ -149,3 +149,27 @@ CASES: Final = (
         "muniment_backup_age_seconds", ("95400x60", "93600x60"),
     ),
 )  # fmt: skip
+
+# The alerts about chains, and what a watcher shows that has stopped at minute 10, or that goes on.
+OF_CHAINS: Final = tuple(case for case in CASES if 'chain="8453"' in case.labels)
+_WATCHER: Final = 'job="muniment-watcher", instance="registry:9466"'
+
+
+def _watcher(behind: str, steps: str, asked: str, failed: str, up: str) -> list[dict[str, str]]:
+    values = {
+        'muniment_watcher_behind_blocks{chain="8453"}': behind,
+        'muniment_watcher_step_timestamp_seconds{chain="8453"}': steps,
+        'muniment_rpc_request_duration_seconds_count{chain="8453"}': asked,
+        'muniment_rpc_errors_total{chain="8453"}': failed,
+        "up": up,
+    }
+    return [{"series": _with_machine(name, _WATCHER), "values": each} for name, each in values.items()]
+
+
+WATCHERS: Final = {
+    "its target is down": _watcher(
+        "0x10 stale _x60", "0+60x10 stale _x60", "0+20x10 stale _x60", "0x10 stale _x60", "1x10 0x60"
+    ),
+    "it hangs": _watcher("0x70", "0+60x10 600x60", "0+20x10 200x60", "0x70", "1x70"),
+    "it goes on": _watcher("0x70", "0+60x70", "0+20x70", "0x70", "1x70"),
+}

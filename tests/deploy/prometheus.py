@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
+import re
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -48,14 +48,25 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def scraping(folder: Path, urls: list[str]) -> AsyncGenerator[Prometheus]:
-    """Prometheus with the shipped configuration, but for its targets and its intervals."""
+async def scraping(
+    folder: Path, urls: list[str], *, job: str = "muniment", fast: bool = False
+) -> AsyncGenerator[Prometheus]:
+    """Prometheus with the shipped configuration, but for its intervals, and `urls` as the targets of `job` alone.
+
+    `fast`: where the rules wait for a minute, three seconds are enough.
+    """
     folder.mkdir()
-    shutil.copy(DEPLOY / "monitoring" / "alerts.yml", folder)
+    rules = (DEPLOY / "monitoring" / "alerts.yml").read_text()
+    if fast:
+        rules = re.sub(r"\b(\d+)m\b", lambda found: f"{3 * int(found[1])}s", rules).replace("> 300", "> 15")
+    (folder / "alerts.yml").write_text(rules)
     config = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-    (job,) = config["scrape_configs"]
-    job["static_configs"] = [{"targets": [url.removeprefix("http://") for url in urls]}]
+    config["scrape_configs"] = [
+        {**each, "static_configs": [{"targets": [url.removeprefix("http://") for url in urls]}]}
+        for each in config["scrape_configs"]
+        if each["job_name"] == job
+    ]
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
     port = free_port()
     command = [

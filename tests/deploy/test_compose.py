@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from programs import DEPLOY, packaged, run
 
@@ -28,8 +29,9 @@ def services(*words: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_relayer_starts_with_its_profile_only() -> None:
-    assert services("--profile", "relayer") - services() == {"relayer"}
+@pytest.mark.parametrize("name", ["relayer", "watcher"])
+def test_what_not_everybody_runs_starts_with_its_profile_only(name: str) -> None:
+    assert services("--profile", name) - services() == {name}
 
 
 def test_compose_asks_for_the_name_of_the_site() -> None:
@@ -48,10 +50,10 @@ def test_the_proxy_that_the_service_trusts_is_in_its_network() -> None:
 
 
 def test_one_service_builds_the_image_of_all() -> None:
-    done = run(packaged("docker-compose"), "--file", COMPOSE, "--profile", "relayer", "config", **SITE)
+    done = run(packaged("docker-compose"), "--file", COMPOSE, "--profile", "*", "config", **SITE)
     config = yaml.safe_load(done.stdout)["services"]
     ours = {name for name, each in config.items() if each["image"] == "muniment"}
-    assert ours == {"migrate", "muniment", "relayer"}
+    assert ours == {"migrate", "muniment", "relayer", "watcher"}
     assert [name for name, each in config.items() if "build" in each] == ["muniment"]
     build = config["muniment"]["build"]
     assert (Path(build["context"]) / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")

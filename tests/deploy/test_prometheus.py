@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +20,11 @@ import yaml
 from programs import DEPLOY
 from prometheus import Prometheus, scraping
 
+import warm
 from builders import Wallet, deploy, log_in
+from chain import CHAIN_TESTS, LocalChain
 from loading import Load
+from migrated import migrated_directory
 from ports import free_port
 from postgres import Cluster
 from service import Service
@@ -31,6 +35,7 @@ CHAIN: Final = 8453
 ABSENT: Final = {
     "muniment_pins_waiting": "no IPFS node is set",
     "muniment_watcher_behind_blocks": "no watcher runs: the only node does not answer",
+    "muniment_watcher_step_timestamp_seconds": "likewise",
     "muniment_tlog_witness_answers_total": "no witness is named",
     "muniment_webhook_backlog_seconds": "no webhook is active",
 }
@@ -144,6 +149,45 @@ async def test_every_expression_has_data_wherever_a_loaded_service_has_some(
             assert {rule["health"] for rule in rules} == {"ok"}, rules
             # It would fire after some minutes, as it should while a node is away.
             assert {rule["name"]: rule["state"] for rule in rules}["MunimentServerErrors"] == "pending"
+
+
+@CHAIN_TESTS[1]
+async def test_each_alert_about_chains_fires_once_a_watcher_has_ended(tmp_path: Path) -> None:
+    of_chains = {"MunimentWatcherBehind", "MunimentWatcherGone", "MunimentChainUnreadable"}
+    with LocalChain(CHAIN) as chain:
+        file, port = chains_file(tmp_path, {CHAIN: (chain.deploy("MiniSettlerLegacy"), [chain.url])}), free_port()
+        with watching(tmp_path / "data", file, port) as watcher:
+            async with scraping(
+                tmp_path / "prometheus", [f"http://127.0.0.1:{port}"], job="muniment-watcher", fast=True
+            ) as prometheus:
+                await prometheus.wait_for_scrapes(targets=1)
+                await until_it_has(prometheus, "sum_over_time(count(muniment_watcher_behind_blocks == 0)[1m:1s]) >= 40")
+                assert await prometheus.query('ALERTS{alertstate="firing"}') == [], "it goes on"
+                watcher.kill()
+                watcher.wait()
+                await until_it_has(prometheus, 'count(ALERTS{alertstate="firing", chain="8453"}) >= 3')
+                firing = await prometheus.query('ALERTS{alertstate="firing"}')
+                assert {each["metric"]["alertname"] for each in firing} == of_chains
+
+
+@contextmanager
+def watching(directory: Path, file: Path, port: int) -> Generator[warm.WarmProcess]:
+    """A process that follows the chains of `file`, with its endpoint at `port`."""
+    migrated_directory(directory)
+    words = ["--chains", str(file), "--data-dir", str(directory), "--interval", "0.2", "--health", f"127.0.0.1:{port}"]
+    environment = {**os.environ, "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "error"}
+    process = warm.popen(["intents", "watch", *words], environment, stdout=2)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def until_it_has(prometheus: Prometheus, expression: str) -> None:
+    async with asyncio.timeout(10 * _STEADY_SECONDS_MAX):
+        while not await prometheus.query(expression):
+            await asyncio.sleep(0.5)
 
 
 def back_up(service: Service) -> None:

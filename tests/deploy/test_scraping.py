@@ -60,19 +60,19 @@ def test_nginx_passes_other_paths_on(nginx: str) -> None:
     assert httpx2.get(f"{nginx}/metricsx").json()["status"] == 404  # a problem document of the service
 
 
-def _composed() -> dict[str, Any]:
-    done = run(packaged("docker-compose"), *COMPOSE, "config", SITE="registry.example.org")
+def _composed(*words: str) -> dict[str, Any]:
+    done = run(packaged("docker-compose"), *COMPOSE, *words, "config", SITE="registry.example.org")
     assert done.returncode == 0, done.stderr
     return yaml.safe_load(done.stdout)
 
 
 def test_in_compose_prometheus_alone_is_in_the_network_that_may_read_metrics() -> None:
-    config = _composed()
+    config = _composed("--profile", "watcher")
     (subnet,) = (each["subnet"] for each in config["networks"]["monitoring"]["ipam"]["config"])
     services = config["services"]
     assert services["muniment"]["environment"]["MUNIMENT_METRICS_FROM"] == f"127.0.0.0/8,{subnet}"
     assert sorted(name for name, each in services.items() if "monitoring" in each["networks"]) == [
-        "muniment", "prometheus",
+        "muniment", "prometheus", "watcher",
     ]  # fmt: skip
     assert {"front", "back", "monitoring"} == set(services["muniment"]["networks"])
     assert [each["host_ip"] for each in services["prometheus"]["ports"]] == ["127.0.0.1"]
@@ -83,15 +83,19 @@ def test_in_compose_prometheus_gets_files_that_exist() -> None:
     assert [Path(each["source"]).is_file() for each in mounts] == [True, True]
     config = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.compose.yml").read_text())
     assert config["rule_files"] == ["alerts.yml"]
-    assert config["scrape_configs"][0]["job_name"] == "muniment"
 
 
-def test_every_configuration_names_the_job_for_which_the_rules_ask() -> None:
-    (asked,) = set(re.findall(r'job="(\w+)"', (DEPLOY / "monitoring" / "alerts.yml").read_text()))
-    files = sorted((DEPLOY / "monitoring").glob("prometheus*.yml"))
-    assert [each["job_name"] for file in files for each in yaml.safe_load(file.read_text())["scrape_configs"]] == [
-        asked
-    ] * len(files)
+def test_in_compose_the_watcher_answers_where_it_is_scraped() -> None:
+    config = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.compose.yml").read_text())
+    (job,) = (each for each in config["scrape_configs"] if each["job_name"] == "muniment-watcher")
+    assert job["static_configs"] == [{"targets": ["watcher:9466"]}]
+    assert _composed("--profile", "watcher")["services"]["watcher"]["command"][-2:] == ["--health", "0.0.0.0:9466"]
+
+
+def test_every_configuration_names_the_jobs_for_which_the_rules_ask() -> None:
+    asked = set(re.findall(r'job="([\w-]+)"', (DEPLOY / "monitoring" / "alerts.yml").read_text()))
+    for file in (DEPLOY / "monitoring").glob("prometheus*.yml"):
+        assert {each["job_name"] for each in yaml.safe_load(file.read_text())["scrape_configs"]} == asked
 
 
 @pytest.mark.parametrize("overlay", ["postgres", "sqlite"])

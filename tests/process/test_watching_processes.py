@@ -47,7 +47,7 @@ class World:
     def watch(self, *options: str) -> warm.WarmProcess:
         words = [
             "intents", "watch", "--chains", str(self.file), "--data-dir", str(self.directory / "data"),
-            "--interval", "0.1", "--json", *options,
+            "--interval", "0.1", "--json", "--health", "127.0.0.1:0", *options,
         ]  # fmt: skip
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},

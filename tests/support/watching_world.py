@@ -18,6 +18,7 @@ from chain import LocalChain
 from migrated import migrated_directory
 from muniment.operate.watch.events import TOPICS, event_in
 from muniment.operate.watch.follower import Step
+from muniment.operate.watch.heartbeat import Heartbeat
 from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.operate.watch.watcher import Start, Watcher
 from muniment.protocol.evm.address import Address
@@ -146,7 +147,13 @@ class Registry:
     def watcher(self, *, once: bool = False, start: Start | None = None) -> Watcher:
         """A watcher whose steps go to `steps`."""
         return Watcher(
-            context=self.context, once=once, interval_s=0.1, on_step=self.steps.append, start=start, limits=self.limits
+            context=self.context,
+            heartbeat=Heartbeat(self.context, 0.1),
+            once=once,
+            interval_s=0.1,
+            on_step=self.steps.append,
+            start=start,
+            limits=self.limits,
         )
 
     async def executions(self, chain_id: int = CHAIN_ID) -> list[tuple[int, bytes, bytes, int, bytes]]:

@@ -174,9 +174,10 @@ async def working_context(settings: Settings, *, role: str) -> AsyncGenerator[Co
     import asyncio
 
     from muniment.service.app import Timekeeper
-    from muniment.service.running.metrics.recorder import open_metrics, show_gauges
+    from muniment.service.running.metrics.recorder import Metrics, show_gauges
+    from muniment.service.running.metrics.values import Values
 
-    async with opened_context(settings, metrics=open_metrics(settings.data_dir, role=role)) as context:
+    async with opened_context(settings, metrics=Metrics(Values.of_process(), role=role)) as context:
         timekeeper = Timekeeper(context)
         await timekeeper.look()
         tasks = [asyncio.create_task(each) for each in (timekeeper.run(), show_gauges(context.metrics))]

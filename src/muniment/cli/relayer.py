@@ -131,14 +131,15 @@ def warn_of_missing(confinement: Confinement) -> None:
 async def _serve(made: Relayer, settings: RelayerSettings) -> None:
     import structlog
 
-    from muniment.relayer.health import health_port
+    from muniment.health import health_endpoint
 
     async with AsyncExitStack() as stack:
         if settings.health_port is not None:
-            port = await stack.enter_async_context(
-                health_port(settings.health_port, trouble=lambda: made.trouble, metrics=made.figures.text)
+            place = "127.0.0.1", settings.health_port
+            url = await stack.enter_async_context(
+                health_endpoint(place, trouble=lambda: made.trouble, metrics=lambda: made.figures.text().encode())
             )
-            structlog.get_logger(__name__).info("health", url=f"http://127.0.0.1:{port}/healthz")
+            structlog.get_logger(__name__).info("health", url=f"{url}/readyz")
         await output.until_stopped(made.serve())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,12 @@ from muniment.cli import output
 from muniment.cli.options import chains_option, common_options, registry_of, working_context
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from muniment.operate.watch.follower import Step
+    from muniment.operate.watch.heartbeat import Heartbeat
     from muniment.operate.watch.watcher import Start
+    from muniment.service.running.metrics.recorder import Metrics
     from muniment.service.running.settings import Settings
 
 
@@ -28,6 +32,16 @@ class _Options:
     as_json: bool
     from_block: int | None
     chain_id: int | None
+    health: tuple[str, int] | None
+
+
+def _place_of(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int] | None:
+    from muniment.health import parse_place
+
+    try:
+        return None if text == "off" else parse_place(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, and not 'off'") from None
 
 
 @click.command()
@@ -45,6 +59,14 @@ class _Options:
 )
 @click.option("--chain", "chain_id", type=int, help="The chain of --from, when the service follows several chains.")
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
+@click.option(
+    "--health",
+    default="127.0.0.1:9466",
+    show_default=True,
+    callback=_place_of,
+    metavar="ADDRESS:PORT|off",
+    help="Where /healthz, /readyz and /metrics are answered, unless with --once; of ten ports the first free one.",
+)
 def watch(
     config: Path | None,
     *,
@@ -53,6 +75,7 @@ def watch(
     from_block: int | None,
     chain_id: int | None,
     as_json: bool,
+    health: tuple[str, int] | None,
     **flags: object,
 ) -> None:
     """Follow the settlement contracts on chain. When several processes run, one follows and the others stand by.
@@ -67,7 +90,14 @@ def watch(
     from muniment.cli.logs import configure_logs
     from muniment.operate import databases
 
-    options = _Options(once=once, interval_s=interval, as_json=as_json, from_block=from_block, chain_id=chain_id)
+    options = _Options(
+        once=once,
+        interval_s=interval,
+        as_json=as_json,
+        from_block=from_block,
+        chain_id=chain_id,
+        health=None if once else health,
+    )
     settings = registry_of(config, **flags)
     configure_logs(settings)
     if settings.migrates_at_start:
@@ -77,18 +107,43 @@ def watch(
 
 async def _watch(settings: Settings, options: _Options) -> int:
     """The exit status: 1 when no chain is configured, or one was not followed to its head with `once`."""
+    from muniment.operate.watch.heartbeat import Heartbeat
     from muniment.operate.watch.watcher import Watcher, followed_chains
 
     async with working_context(settings, role="watch") as context:
         if not (followed := followed_chains(context)):
             output.print_note("no chain has an RPC URL and a settler: nothing to follow")
             return 1
+        heartbeat = Heartbeat(context, options.interval_s)
         watcher = Watcher(
-            context=context, once=options.once, interval_s=options.interval_s,
+            context=context, heartbeat=heartbeat, once=options.once, interval_s=options.interval_s,
             on_step=_print_step if options.as_json else _log_step,
             start=_start(options, [chain.id for chain in followed]),
         )  # fmt: skip
-        return int(await output.until_stopped(watcher.watch()) is False)
+        async with _endpoint(options.health, heartbeat, context.metrics):
+            return int(await output.until_stopped(watcher.watch()) is False)
+
+
+@asynccontextmanager
+async def _endpoint(place: tuple[str, int] | None, heartbeat: Heartbeat, metrics: Metrics) -> AsyncGenerator[None]:
+    """Answer about health, and with the metrics, at `place` if there is one; its URL is logged."""
+    import structlog
+
+    from muniment.health import PORTS_TRIED, health_endpoint
+    from muniment.service.running.metrics.values import render
+
+    if place is None:
+        yield
+        return
+
+    def text() -> bytes:
+        metrics.refresh()
+        return render(metrics.values)
+
+    metrics.gauge("build_info", version=version("muniment")).set(1)
+    async with health_endpoint(place, trouble=lambda: heartbeat.trouble, metrics=text, ports=PORTS_TRIED) as url:
+        structlog.get_logger(__name__).info("health", url=f"{url}/readyz")
+        yield
 
 
 def _start(options: _Options, followed: Sequence[int]) -> Start | None:

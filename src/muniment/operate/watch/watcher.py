@@ -12,6 +12,7 @@ import structlog
 
 from muniment.chains.nodes import Nodes
 from muniment.operate.watch.follower import Follower, Step
+from muniment.operate.watch.heartbeat import Heartbeat
 from muniment.operate.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.operate.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 from muniment.outgoing import Unreachable
@@ -54,6 +55,7 @@ class Watcher:
     """
 
     context: Context
+    heartbeat: Heartbeat
     once: bool
     interval_s: float
     on_step: Callable[[Step], None]
@@ -90,10 +92,13 @@ class Watcher:
     async def _take(self, holder: str) -> bool:
         context = self.context
         try:
-            return await context.database.write(lambda tx: take_lease(tx, holder, context.clock.now_ms()))
+            is_taken = await context.database.write(lambda tx: take_lease(tx, holder, context.clock.now_ms()))
         except Refusal as error:
             _log.warning("cannot ask for the lease", detail=error.detail)
+            self.heartbeat.fault = error.detail
             return False
+        self.heartbeat.fault = ""
+        return is_taken
 
     async def _release(self, holder: str) -> None:
         with suppress(Refusal):  # the lease expires by itself
@@ -110,6 +115,8 @@ class Watcher:
         _log.info("following", chains=[chain.id for chain in chains])
         renewing = asyncio.create_task(self._renew(holder))
         following = [asyncio.create_task(self._follow(chain, holder)) for chain in chains]
+        for chain in chains:
+            self.heartbeat.begin(chain.id)
         try:
             await _first_failure_or_all(renewing, following)
             return all(task.result() for task in following)
@@ -117,6 +124,8 @@ class Watcher:
             for task in (renewing, *following):
                 task.cancel()
             await asyncio.gather(renewing, *following, return_exceptions=True)
+            for chain in chains:
+                self.heartbeat.end(chain.id)
 
     async def _renew(self, holder: str) -> None:
         """Renew the lease regularly, also while no step writes. Raises `LeaseLostError`."""
@@ -132,7 +141,6 @@ class Watcher:
         """Follow one chain despite errors; with `once`, whether it reached the head. Raises `LeaseLostError`."""
         loop, nodes = asyncio.get_running_loop(), self._nodes(chain)
         follower = self._follower(nodes, holder)
-        behind = self.context.metrics.gauge("watcher_behind_blocks", chain=str(chain.id))
         while True:
             if (node := nodes.first_awake()) is None:
                 if self.once and all(each.failures >= _FAILURES_MAX for each in nodes.nodes):
@@ -157,7 +165,7 @@ class Watcher:
                 await asyncio.sleep(_REST_SECONDS)
                 continue
             nodes.succeeded(node)
-            behind.set(max(0, step.head + 1 - step.next_block))
+            self.heartbeat.beat(step)
             self._report(step)
             if self.once and step.at_head and step.all_asked and not step.is_held_back:
                 return True

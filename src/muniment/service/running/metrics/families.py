@@ -101,6 +101,7 @@ _CHAINS: Final = (
     _seconds("rpc_request_duration_seconds", "Time of a request to a node of a chain.", "chain"),
     Family("rpc_errors_total", Kind.COUNTER, "Requests to nodes of a chain that failed.", ("chain",)),
     Family("watcher_behind_blocks", Kind.LATEST, "Blocks that the watcher has not read yet.", ("chain",)),
+    Family("watcher_step_timestamp_seconds", Kind.LATEST, "Time of the watcher's last step with a chain.", ("chain",)),
 )
 _TLOG: Final = (
     Family(
