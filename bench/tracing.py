@@ -67,9 +67,9 @@ def collect(port: Connection) -> None:
 def with_traces(context: Context, url: str, ratio: float) -> Context:
     """The context with traces that no limit bounds."""
     tracer = Tracer(Exporter(url), ratio, chance=random.random, now_s=time.monotonic, per_second_max=10**9)
-    database, reader_for = traced(context.database, context.reader_for, tracer)
+    database, list_reader = traced(context.database, context.list_reader, tracer)
     tracer.start()
-    return replace(context, tracer=tracer, database=database, reader_for=reader_for)
+    return replace(context, tracer=tracer, database=database, list_reader=list_reader)
 
 
 async def measure(url: str) -> dict[str, list[float]]:

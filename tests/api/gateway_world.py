@@ -17,7 +17,6 @@ from muniment.protocol.ipfs.cid import Cid, CidParts
 from muniment.protocol.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Profile, import_files
 from muniment.service.blocks.files import FileBlockStore
 from muniment.service.context import Context
-from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.envelope import Envelope
 from muniment.service.http.operation import Router, operation
 from muniment.service.http.reply import Ready, Streamed
@@ -64,7 +63,6 @@ class World:
         envelope = Envelope(
             Router((*gateway.OPERATIONS, get_file)), context, unlimited(),
             limits=Limits(body_bytes_max=1024, body_timeout_s=5), metrics=Metrics.of_process(), random_bytes=os.urandom,
-            addresses=ClientAddresses([]), note_writer=None, observe=None,
         )  # fmt: skip
         self.app = envelope
 

@@ -1,9 +1,9 @@
-"""The change feed of a service that reads from a streaming replica, whose replay stands still."""
+"""The change feed, and lists that a client follows, of a service whose streaming replica stands still."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,25 +24,18 @@ from replicas_world import (
     primary,
     replica,
     sees,
+    service,
     standing_still,
     started,
     until_served_by,
 )
 from service import Service
 
-__all__ = ["own_replica", "primary", "replica"]  # the fixtures
+__all__ = ["own_replica", "primary", "replica", "service"]  # the fixtures
 
 pytestmark = pytest.mark.long
 TRIGGERS = 12
 SECONDS_MAX = 60
-PROXY = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}
-
-
-@pytest.fixture
-def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
-    """A process with a replica that may be ten minutes late."""
-    with started(tmp_path, primary, replica, **PROXY) as made:
-        yield made
 
 
 @dataclass
@@ -51,6 +44,7 @@ class Poller:
 
     client: httpx2.AsyncClient
     target: str
+    member: str = "subject"
     subjects: list[str] = field(default_factory=list[str])
     empty_pages: int = 0
 
@@ -63,7 +57,7 @@ class Poller:
         """Read the next page."""
         answer = await self.client.get(self.target)
         assert answer.status_code == 200, answer.text
-        page = [each["subject"] for each in answer.json()]
+        page = [each[self.member] for each in answer.json()]
         self.subjects += page
         self.empty_pages += not page
         self.target = answer.headers["link"].partition(">")[0][1:]
@@ -82,9 +76,8 @@ class Poller:
 
 @asynccontextmanager
 async def a_stream(client: httpx2.AsyncClient, **given: Any) -> AsyncGenerator[EventStream]:
-    """A stream of this client, after its first block."""
-    fields = f"x-forwarded-for: {client.headers['x-forwarded-for']}\r\n"
-    stream = await EventStream.open(str(client.base_url), fields=fields, **given)
+    """A stream, after its first block."""
+    stream = await EventStream.open(str(client.base_url), **given)
     assert stream.status == 200
     await stream.block()
     try:
@@ -97,22 +90,22 @@ async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
     service: Service, replica: Cluster
 ) -> None:
     async with AsyncExitStack() as stack:
-        writer, first, second, third, fourth = [await stack.enter_async_context(a_client(service)) for _ in range(5)]
-        cid = await deploy(writer)
-        start = Poller(writer, "/events")
+        client = await stack.enter_async_context(a_client(service))
+        cid = await deploy(client)
+        start = Poller(client, "/events")
         await start.read_to_end()  # the beginning, which is ten minutes ago
         await start.read_to_end()
-        stream = await stack.enter_async_context(a_stream(fourth, after=start.cursor))
-        async for _ in standing_still(replica, first, second, third, times=2):
-            poller, waiter = Poller(first, start.target), Poller(second, f"{start.target}&wait=30")
-            sigs = [(await register(writer, new_draft(cid, Wallet(1))))["sig"] for _ in range(TRIGGERS)]
+        stream = await stack.enter_async_context(a_stream(client, after=start.cursor))
+        async for _ in standing_still(replica, client):
+            poller, waiter = Poller(client, start.target), Poller(client, f"{start.target}&wait=30")
+            sigs = [(await register(client, new_draft(cid, Wallet(1))))["sig"] for _ in range(TRIGGERS)]
             async with asyncio.timeout(SECONDS_MAX):
                 # These get their events as soon as without a replica.
                 await waiter.read_until(TRIGGERS)
                 assert waiter.empty_pages == 0, "a wait ends with an event"
                 assert [(await stream.event()).data["subject"] for _ in sigs] == waiter.subjects == sigs
                 # This one begins at a place that the replica does not have yet.
-                ahead = Poller(third, f"/events?cursor={waiter.cursor}")
+                ahead = Poller(client, f"/events?cursor={waiter.cursor}")
                 for _ in range(10):
                     await asyncio.gather(ahead.read(), poller.read())
                 if not poller.empty_pages:  # the primary has answered: again
@@ -121,7 +114,7 @@ async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
                 await replica.execute("SELECT pg_wal_replay_resume()")
                 await poller.read_until(TRIGGERS)
                 assert poller.subjects == sigs
-                last = (await register(writer, new_draft(cid, Wallet(1))))["sig"]
+                last = (await register(client, new_draft(cid, Wallet(1))))["sig"]
                 assert (await stream.event()).data["subject"] == last
                 await asyncio.gather(
                     waiter.read_until(TRIGGERS + 1), poller.read_until(TRIGGERS + 1), ahead.read_until(1)
@@ -131,22 +124,51 @@ async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
             return
 
 
+async def test_a_follower_gets_each_row_once_and_in_order_whichever_replica_answers(
+    tmp_path: Path, primary: Cluster, replica: Cluster
+) -> None:
+    with primary.replica() as other, started(tmp_path, primary, replica, other) as service:
+        async with a_client(service) as client:
+            cid = await deploy(client)
+            followers = [Poller(client, "/events"), Poller(client, "/triggers?sort=1&limit=100", "sig")]
+            await until_served_by(replica, client)
+            await until_served_by(other, client)
+            async with asyncio.timeout(SECONDS_MAX):
+                while cid not in followers[0].subjects:
+                    await followers[0].read()
+                await followers[1].read_to_end()
+            for each in followers:
+                each.subjects.clear()
+            sigs: list[str] = []
+            for late in (replica, other) * 3:
+                await late.execute("SELECT pg_wal_replay_pause()")
+                for _ in range(5):
+                    sigs.append((await register(client, new_draft(cid, Wallet(4))))["sig"])
+                    for each in followers * 2:
+                        await each.read()
+                await late.execute("SELECT pg_wal_replay_resume()")
+            async with asyncio.timeout(SECONDS_MAX):
+                for each in followers:
+                    await each.read_until(len(sigs))
+    assert [each.subjects for each in followers] == [sigs, sigs]
+
+
 async def test_a_start_without_cursor_is_not_ahead_of_the_listings_of_a_late_replica(
     tmp_path: Path, primary: Cluster, replica: Cluster
 ) -> None:
-    with started(tmp_path, primary, replica, **PROXY) as service:
-        async with a_client(service) as writer, a_client(service) as other:
-            before = await deploy(writer, Bundle("before the lag that is allowed"))
+    with started(tmp_path, primary, replica) as service:
+        async with a_client(service) as client:
+            before = await deploy(client, Bundle("before the lag that is allowed"))
             await primary.execute("UPDATE events SET at_ms = at_ms - 1200000")
-            cid = await deploy(writer, Bundle("within it"))
+            cid = await deploy(client, Bundle("within it"))
             sigs: list[str] = []
-            async for _ in standing_still(replica, other, times=2):
-                sigs.append((await register(writer, new_draft(cid, Wallet(2))))["sig"])
-                if not await sees(other, sigs[-1]):
+            async for _ in standing_still(replica, client):
+                sigs.append((await register(client, new_draft(cid, Wallet(2))))["sig"])
+                if not await sees(client, sigs[-1]):
                     break
-            poller = Poller(other, "/events")
+            poller = Poller(client, "/events")
             await poller.read()
-            async with a_stream(other) as stream:
+            async with a_stream(client) as stream:
                 async with asyncio.timeout(SECONDS_MAX):
                     shown: list[str] = []
                     while sigs[-1] not in shown:
@@ -162,20 +184,19 @@ async def test_a_start_without_cursor_is_not_ahead_of_the_listings_of_a_late_rep
 async def test_a_client_that_got_an_event_reads_the_change_at_once(
     service: Service, replica: Cluster, way: str
 ) -> None:
-    async with a_client(service) as writer, a_client(service) as other:
+    async with a_client(service) as client:
         wallet = Wallet(3)
-        trigger = await register(writer, new_draft(await deploy(writer), wallet))
-        start = Poller(writer, "/events")
+        trigger = await register(client, new_draft(await deploy(client), wallet))
+        start = Poller(client, "/events")
         await start.read_to_end()
         await start.read_to_end()
-        await until_served_by(replica, other, times=2)
+        await until_served_by(replica, client)
         await replica.execute("SELECT pg_wal_replay_pause()")
-        told = told_by_stream(other, start) if way == "stream" else told_by_poll(other, start)
+        told = told_by_stream(client, start) if way == "stream" else told_by_poll(client, start)
         body = {"triggerSigs": [trigger["sig"]], "signature": wallet.sign_deactivation([trigger["sig"]])}
-        assert (await writer.post("/triggers/deactivate", json=body)).status_code == 204
+        assert (await client.post("/triggers/deactivate", json=body)).status_code == 204
         assert await told == trigger["sig"]
-        for _ in range(12):  # one after the other: where many come, some go to the primary
-            assert "deactivateSig" in ok(await other.get(f"/triggers/{trigger['sig']}")).json()
+        assert "deactivateSig" in ok(await client.get(f"/triggers/{trigger['sig']}")).json()
 
 
 async def told_by_stream(client: httpx2.AsyncClient, start: Poller) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,10 +51,9 @@ class Context:
 
     settings: Settings
     database: Database
-    # The database for reads without a decision: a replica that has this client's writes, if there are replicas.
-    reader_for: Callable[[Request], Reader]
-    # Records that a client (an address) may have written, before it gets its answer. None without replicas.
-    wrote: Callable[[str], None] | None
+    # The reader of one answer that may be late: a listing, the feed, or a page of the console. With replicas it is one
+    # of them, at most `replica_lag_s_max` seconds old. A single record, and all that decides, is read from `database`.
+    list_reader: Callable[[], Reader]
     # The epoch of the registry, and the highest numbers, to make and check cursors.
     epochs: Epochs
     clients: ClientAddresses
@@ -76,6 +75,10 @@ class Context:
     # Makes the spans of this process; None while traces are off.
     tracer: Tracer | None
     serving: Serving = Serving()
+
+    def of_primary(self) -> Context:
+        """The context of a page that shows its reader what he has just done: listings are not late either."""
+        return replace(self, list_reader=lambda: self.database)
 
     # The context that the application put into a request.
     from_request: ClassVar[Callable[[Request], Context]] = attrgetter("context")

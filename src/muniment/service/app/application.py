@@ -182,7 +182,7 @@ class Application:
             router, self.context, self.admission,
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
             random_bytes=context.random_bytes,
-            addresses=context.clients, note_writer=context.wrote, observe=self._observe(router),
+            observe=self._observe(router),
             assets=assets() if settings.console else None,
         )  # fmt: skip
         self._describe(context.metrics)

@@ -33,7 +33,6 @@ from muniment.service.storage.epoch import Epochs
 
 if TYPE_CHECKING:
     from muniment.service.blocks.store import BlockStore
-    from muniment.service.http.request import Request
     from muniment.service.running.settings import Settings
     from muniment.service.running.tracing.tracer import Attributes, Tracer
     from muniment.service.storage.database import Database, Parameters, Reader, Row, Work
@@ -91,14 +90,14 @@ class TracedDatabase(TracedReader):
 
 
 def traced(
-    database: Database, reader_for: Callable[[Request], Reader], tracer: Tracer
-) -> tuple[Database, Callable[[Request], Reader]]:
-    """The database and the choice of readers, with spans."""
+    database: Database, list_reader: Callable[[], Reader], tracer: Tracer
+) -> tuple[Database, Callable[[], Reader]]:
+    """The database and the readers of listings, with spans."""
     system = "postgresql" if database.is_shared else "sqlite"
     whole = cast("Database", TracedDatabase(database, tracer, system))
 
-    def traced_reader(request: Request) -> Reader:
-        reader = reader_for(request)
+    def traced_reader() -> Reader:
+        reader = list_reader()
         return whole if reader is database else cast("Reader", TracedReader(reader, tracer, system))
 
     return whole, traced_reader
@@ -143,11 +142,10 @@ def build_context(
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     metrics = metrics or Metrics.of_process()
-    clients = ClientAddresses(settings.proxies)
     tracer = open_tracer(settings.trace_endpoint, settings.trace_ratio)
-    database, reader_for, wrote = _database(settings, clients, database_limits, DatabaseMetrics(metrics))
+    database, list_reader = _database(settings, database_limits, DatabaseMetrics(metrics))
     if tracer is not None:
-        database, reader_for = traced(database, reader_for, tracer)
+        database, list_reader = traced(database, list_reader, tracer)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     if settings.tlog_name:
@@ -157,10 +155,9 @@ def build_context(
     return Context(
         settings=settings,
         database=database,
-        reader_for=reader_for,
-        wrote=wrote,
+        list_reader=list_reader,
         epochs=Epochs(database),
-        clients=clients,
+        clients=ClientAddresses(settings.proxies),
         blocks=_blocks(settings, database),
         limiter=Limiter(settings.rate_limits, time.monotonic_ns, exempt=settings.exempt_networks),
         disk=DiskReserve(directories_of(settings)),
@@ -202,17 +199,17 @@ def _monotonic_ms() -> int:
 
 
 def _database(
-    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits, metrics: DatabaseMetrics
-) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
-    """The database, the choice of a reader for a request, and the function that notes the writes of a client."""
+    settings: Settings, limits: DatabaseLimits, metrics: DatabaseMetrics
+) -> tuple[Database, Callable[[], Reader]]:
+    """The database, and the readers of listings."""
     if not settings.read_urls:
         database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits, metrics=metrics)
-        return database, lambda _: database, None
+        return database, lambda: database
     replicated = open_replicated(
         settings.database_url, settings.read_urls,
-        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits, metrics=metrics,
+        lag_s_max=settings.replica_lag_s_max, limits=limits, metrics=metrics,
     )  # fmt: skip
-    return replicated, lambda request: replicated.reader_for(clients.address(request)), replicated.wrote
+    return replicated, replicated.list_reader
 
 
 def _blocks(settings: Settings, database: Database) -> BlockStore:

@@ -72,12 +72,10 @@ async def _named(context: Context, request: Request, texts: Iterable[str]) -> li
     return (await reading.listing(list_triggers, context, request, query, Trigger)).records
 
 
-async def signed(
-    context: Context, request: Request, functions: Sequence[Function]
-) -> dict[bytes, Signed]:  # fmt: skip
+async def signed(context: Context, functions: Sequence[Function]) -> dict[bytes, Signed]:
     """How many active triggers each function has, and of how many signers, by the digest of its CID."""
     digests = [each.cid.digest for each in functions]
-    return await count_by_function(context.reader_for(request), digests, SIGNED_MAX)
+    return await count_by_function(context.list_reader(), digests, SIGNED_MAX)
 
 
 def sig_of(intent: AnyIntent) -> str:

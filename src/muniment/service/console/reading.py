@@ -11,11 +11,13 @@ import msgspec
 
 from muniment.protocol.errors import InvalidHex, RunNotFound
 from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.types import FIRST, AnyIntent, Intent, OperationsIntent
 from muniment.protocol.runs.types import Run
 from muniment.protocol.wire import decode_text
 from muniment.service.http.paging import admit_page
 from muniment.service.http.reply import Ready, closed_after
+from muniment.service.resources.functions.routes import get_function
 from muniment.service.resources.intents.routes import list_intents
 from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.resources.runs.routes import get_run, list_runs
@@ -23,6 +25,7 @@ from muniment.service.resources.runs.routes import get_run, list_runs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muniment.protocol.ipfs.cid import Cid
     from muniment.protocol.triggers.types import Trigger
     from muniment.service.context import Context
     from muniment.service.http.operation import Operation
@@ -109,6 +112,11 @@ async def listing(
 async def record(operation: Operation, context: Context, request: Request, key: object, kind: type[T]) -> T:
     """The record that an operation reads by its key, as a `kind`. Raises the refusals of the operation."""
     return decoded(await whole(await operation.handler(context, request, key)), kind)
+
+
+async def function(context: Context, cid: Cid) -> Function:
+    """A function. Raises `FunctionNotFound`."""
+    return decoded((await get_function.handler(context, cid)).body, Function)
 
 
 async def intents(context: Context, request: Request, query: IntentQuery) -> Listing:

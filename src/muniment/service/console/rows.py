@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from muniment.service.console.beside import Beside
     from muniment.service.context import Context
     from muniment.service.http.html.markup import Value
-    from muniment.service.http.request import Request
     from muniment.service.resources.triggers.counting import Signed
 
 _TRIGGER: Final = ("Trigger", "When", "State", "Signer", "Registered")
@@ -267,11 +266,11 @@ _DOTS: Final = {"open": "ready", "closing": "ready", "frozen": "discarded", "hal
 _STANDS: Final = frozenset({"frozen", "halted"})
 
 
-async def log_line(context: Context, request: Request, root: str) -> Html | None:
+async def log_line(context: Context, root: str) -> Html | None:
     """The state of the log, its name and its size, and the meaning of a stop; None if the log is off."""
     if not context.settings.tlog_name:
         return None
-    epochs = reading.decoded(await reading.whole(await get_log.handler(context, request)), LogShown).epochs
+    epochs = reading.decoded(await reading.whole(await get_log.handler(context)), LogShown).epochs
     if not epochs:
         return html('It has not begun. <a href="{}console/log">About it</a>', root)
     epoch = epochs[0]

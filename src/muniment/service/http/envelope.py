@@ -18,7 +18,7 @@ from muniment.service.running.tracing.parents import read_parent
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from muniment.service.http.admission import Admission, ClientAddresses
+    from muniment.service.http.admission import Admission
     from muniment.service.http.assets import Assets
     from muniment.service.http.operation import Found, Router
     from muniment.service.http.reply import Reply
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 # Visible ASCII that is safe in a log line and a header; longer ids are a mistake.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
-# RFC 9110 section 9.2.1: methods with which a client does not expect to change anything.
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _REFUSED: Final = 400
 # Request ids drawn together: four kilobytes of randomness.
 _IDS_PER_DRAW: Final = 256
@@ -40,15 +38,14 @@ _IDS_PER_DRAW: Final = 256
 class Envelope:
     """The layer around the router: from a server's request to its answer."""
 
-    def __init__(  # noqa: PLR0913 - the parts of one application, each given by its name
+    def __init__(
         self, router: Router, context: Any, admission: Admission, *,
         limits: Limits, metrics: Metrics, random_bytes: Callable[[int], bytes],
-        addresses: ClientAddresses, note_writer: Callable[[str], None] | None, observe: Observe | None = None,
+        observe: Observe | None = None,
         assets: Assets | None = None,
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
 
-        `note_writer` is called with the address of a client that may have written, before it gets its answer.
         `observe` logs and traces requests; None if the settings select neither. `assets` are the files of the console;
         None without one.
         """
@@ -58,8 +55,6 @@ class Envelope:
         self._limits = limits
         self._metrics = metrics
         self._ids = _fresh_ids(random_bytes)
-        self._addresses = addresses
-        self._note_writer = note_writer
         self._observe = observe
         self._assets = assets
 
@@ -127,8 +122,6 @@ class Envelope:
             raise
         finally:  # also if the client disconnected
             overload.in_flight -= 1
-            if self._note_writer is not None and request.method not in _SAFE:
-                self._note_writer(self._addresses.address(request))
         is_short = type(reply) is Ready and len(reply.body) < found.operation.bytes_free
         if request.received > BODY_BYTES_FREE or request.due_units or not is_short:
             reply = self._admission.owe(request, found.operation, reply)

@@ -107,7 +107,8 @@ class Settings:
         "sqlite:///muniment.db", "Database; a relative SQLite path is inside the data directory"
     )
     database_read_urls: str = _setting(
-        "", "Streaming replicas of PostgreSQL that answer listings and records: comma-separated URLs of one server each"
+        "",
+        "Streaming replicas of PostgreSQL that answer lists, feed and console: comma-separated URLs of one server each",
     )
     replica_lag_s_max: int = _setting(
         5, "Largest age in seconds of data from a replica; replicas serve as long without the primary", at_least=1

@@ -38,19 +38,17 @@ def open_replicated(
     url: str,
     read_urls: Sequence[str],
     *,
-    data_dir: Path,
     lag_s_max: float,
     limits: DatabaseLimits = DATABASE_LIMITS,
     metrics: DatabaseMetrics | None = None,
 ) -> ReplicatedDatabase:
     """The PostgreSQL database at `url` with replicas at `read_urls`, each of them one server.
 
-    Reads from a replica are at most `lag_s_max` seconds old. Raises `OSError` when `data_dir` cannot be written.
+    Reads from a replica are at most `lag_s_max` seconds old.
     """
     from muniment.service.storage.replication.replicated import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-    writers = data_dir / "recent-writers"
-    return ReplicatedDatabase(url, read_urls, writers=writers, lag_s_max=lag_s_max, limits=limits, metrics=metrics)
+    return ReplicatedDatabase(url, read_urls, lag_s_max=lag_s_max, limits=limits, metrics=metrics)
 
 
 def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyncContextManager[Source]:

@@ -100,8 +100,8 @@ class InsertOnce(NamedTuple, Generic[T]):
 class Reader(Protocol):
     """A database, or a replica of it, to read from. Every method raises `DatabaseUnavailable` when it does not answer.
 
-    With replicas, a request that only shows published records has its own `Reader` (`Context.reader_for`). Code that
-    makes a decision from a row reads from the `Database` itself, which is never behind.
+    With replicas, an answer that may be late has its own `Reader` (`Context.list_reader`). A single record, and all
+    that decides, is read from the `Database` itself.
     """
 
     @property
@@ -125,10 +125,7 @@ class Reader(Protocol):
         ...
 
     async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
-        """The first row of such a query, if there is one. If a replica lacks it, the primary is asked too.
-
-        So use it for a row that usually exists, and `fetch` for a row that usually does not.
-        """
+        """The first row of such a query, if there is one."""
         ...
 
     async def fetch_some(

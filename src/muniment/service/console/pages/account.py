@@ -69,7 +69,7 @@ async def account_page(context: Context, request: Request) -> Page:
         return Page("Account", _asking(given, fault, lifetime, root), "account", scripts=("account.js",))
     function = BundleCid.parse(chosen) if chosen else None
     request.due_units += _HOME_UNITS
-    owned = await _Owned.read(context, request, address, function)
+    owned = await _Owned.read(context.of_primary(), request, address, function)  # a script asks again after a stop
     body = html(
         '{}<p>{}</p>{}{}{}'
         '<div id="account" data-address="{}" data-lifetime="{}"><div class="who"></div><div id="private">'
@@ -119,7 +119,7 @@ class _Owned:
         owned._has_more = bool(found.next)
         owned._functions = await _functions(context, request, address)
         owned._chosen = chosen
-        owned._protocols = await _protocols(context, request, owned._active)
+        owned._protocols = await _protocols(context, owned._active)
         failed = IntentQuery(
             user=address, status="failed", created_after=max(owned._now_ms - _WEEK_MS, 0), limit=_FAILED_MAX,
             generation="all",
@@ -246,15 +246,15 @@ def reason(intent: AnyIntent) -> Html:
 
 async def _functions(context: Context, request: Request, signer: Address) -> Sequence[Function]:
     """The functions of the live triggers of an address, as far as this registry has them."""
-    digests = await fetch_functions_of(context.reader_for(request), signer)
+    digests = await fetch_functions_of(context.database, signer)
     if not digests:
         return ()
     query = FunctionQuery(cids=[cid_v0(each) for each in digests], limit=len(digests))
     return (await reading.listing(list_functions, context, request, query, Function)).records
 
 
-async def _protocols(context: Context, request: Request, triggers: Sequence[Trigger]) -> dict[str, str]:
+async def _protocols(context: Context, triggers: Sequence[Trigger]) -> dict[str, str]:
     """The name of the registry under which each trigger was signed: a renamed registry has triggers under several."""
     sigs = [each.sig for each in triggers]
-    found = await fetch_protocols(context.reader_for(request), sigs) if sigs else {}
+    found = await fetch_protocols(context.database, sigs) if sigs else {}
     return {sig: found.get(sig.raw, "") for sig in sigs}

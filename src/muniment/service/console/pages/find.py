@@ -24,7 +24,7 @@ from muniment.service.http.html.markup import NOTHING, Html, html, strange
 from muniment.service.http.operation import operation
 from muniment.service.http.reply import Ready
 from muniment.service.http.request import Request
-from muniment.service.resources.functions.routes import get_function, list_functions
+from muniment.service.resources.functions.routes import list_functions
 from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.intents import store as intents
 from muniment.service.resources.runs import store as runs
@@ -118,13 +118,13 @@ async def _by_name(context: Context, request: Request, given: str) -> _Found:
     if not listed:
         return _Found([], NOTHING)
     root, now_ms = root_from(request.path), context.clock.now_ms()
-    signed = await beside.signed(context, request, listed)
+    signed = await beside.signed(context, listed)
     table = rows.functions(listed, root, now_ms, signed=signed, none="")
     return _Found([f"functions/{each.cid}" for each in listed], _titled("Functions", table))
 
 
 async def _triggers(context: Context, request: Request, prefix: str) -> _Found:
-    raw = await triggers.find_by_prefix(context.reader_for(request), prefix, _FOUND_MAX)
+    raw = await triggers.find_by_prefix(context.list_reader(), prefix, _FOUND_MAX)
     if not raw:
         return _Found([], NOTHING)
     query = TriggerQuery(sigs=[Signature.parse(f"0x{each.hex()}") for each in raw], limit=_FOUND_MAX)
@@ -135,7 +135,7 @@ async def _triggers(context: Context, request: Request, prefix: str) -> _Found:
 
 
 async def _intents(context: Context, request: Request, prefix: str) -> _Found:
-    reader = context.reader_for(request)
+    reader = context.list_reader()
     raw = await intents.find_by_prefix(reader, prefix, _FOUND_MAX)
     if not raw:
         return _Found([], NOTHING)
@@ -148,7 +148,7 @@ async def _intents(context: Context, request: Request, prefix: str) -> _Found:
 
 
 async def _runs(context: Context, request: Request, prefix: str) -> _Found:
-    raw = await runs.find_by_prefix(context.reader_for(request), prefix, _FOUND_MAX)
+    raw = await runs.find_by_prefix(context.list_reader(), prefix, _FOUND_MAX)
     if not raw:
         return _Found([], NOTHING)
     listed = [await reading.record(get_run, context, request, Bytes32.from_raw(each), Run) for each in raw]
@@ -158,7 +158,7 @@ async def _runs(context: Context, request: Request, prefix: str) -> _Found:
 
 
 async def _signers(context: Context, request: Request, prefix: str) -> _Found:
-    raw = await triggers.signers_by_prefix(context.reader_for(request), prefix, _FOUND_MAX)
+    raw = await triggers.signers_by_prefix(context.list_reader(), prefix, _FOUND_MAX)
     signers = [Address.from_raw(each) for each in raw]
     if not signers:
         return _Found([], NOTHING)
@@ -199,7 +199,7 @@ async def _find_trigger(context: Context, request: Request, part: str) -> str | 
 
 async def _find_hash(context: Context, request: Request, part: str) -> str | None:
     hash_ = Bytes32.parse(_prefixed(part).lower())
-    found = await intents.find_by_hash(context.reader_for(request), hash_.raw)
+    found = await intents.find_by_hash(context.database, hash_.raw)
     if found is not None:
         return f"intents/{Bytes32.from_raw(found)}"
     try:
@@ -217,10 +217,10 @@ async def _find_address(_: Context, __: Request, part: str) -> str | None:
         return f"addresses/{Address.parse(text.lower())}"
 
 
-async def _find_function(context: Context, request: Request, part: str) -> str | None:
+async def _find_function(context: Context, _: Request, part: str) -> str | None:
     try:
         cid = Cid.parse(part)
-        await get_function.handler(context, request, cid)
+        await reading.function(context, cid)
     except (Invalid, FunctionNotFound):
         return None
     return f"functions/{cid}"

@@ -29,7 +29,7 @@ from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import Html, html, seen, strange
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
-from muniment.service.resources.functions.routes import get_function, get_manifest, list_functions
+from muniment.service.resources.functions.routes import get_manifest, list_functions
 from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
@@ -52,7 +52,7 @@ async def list_page(context: Context, request: Request) -> Page:
         return refused_listing(request, "functions", _FILTERS, refusal)
     found = await reading.listing(list_functions, context, request, query, Function)
     none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
-    signed = await beside.signed(context, request, found.records)
+    signed = await beside.signed(context, found.records)
     shown = rows.functions(found.records, root, context.clock.now_ms(), signed=signed, none=none)
     end = action(f"{root}console/deploy", "Deploy a function")
     return listing_page(request, "functions", found, _FILTERS, shown, end=end)
@@ -62,7 +62,7 @@ async def list_page(context: Context, request: Request) -> Page:
 async def function_page(context: Context, request: Request, cid: Cid) -> Page:
     """One function. Its script fetches and hashes the bundle's blocks."""
     root, now_ms = root_from(request.path), context.clock.now_ms()
-    function = await reading.record(get_function, context, request, cid, Function)
+    function = await reading.function(context, cid)
     manifest = await _manifest(context, request, function)
     query = TriggerQuery(function_cid=BundleCid.parse(str(function.cid)), limit=_TRIGGERS)
     triggers = await reading.listing(list_triggers, context, request, query, Trigger)
@@ -160,6 +160,6 @@ async def _versions(context: Context, request: Request, function: Function, root
     ]
     if not others:
         return None
-    signed = await beside.signed(context, request, others)
+    signed = await beside.signed(context, others)
     shown = rows.functions(others, root, context.clock.now_ms(), signed=signed, none="", without="Creator")
     return html("{}{}", heading("Other versions"), shown)

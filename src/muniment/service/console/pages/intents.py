@@ -92,9 +92,8 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
     `GET /intents/{hash}` streams.
     """
     root, now_ms = root_from(request.path), context.clock.now_ms()
-    reader = context.reader_for(request)
-    head = await store.find(reader, hash.raw, Moment(now_ms, context.settings.settlement_grace_s))
-    (record,) = await store.listed(reader, [head])
+    head = await store.find(context.database, hash.raw, Moment(now_ms, context.settings.settlement_grace_s))
+    (record,) = await store.listed(context.database, [head])
     intent = reading.intent(record.encode())
     moves: list[Move] = await list_moves.handler(context, request, hash)
     run = await reading.run_of(context, request, intent)

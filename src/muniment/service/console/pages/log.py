@@ -55,8 +55,8 @@ _ENTRIES: Final = 10
 async def log_page(context: Context, request: Request) -> Page:
     """The state of the log, and what anybody needs to check it. Refused where the registry keeps none."""
     require_log(context)
-    root, reader = root_from(request.path), context.reader_for(request)
-    epochs, now_ms = await store.all_epochs(reader), context.clock.now_ms()
+    root, database = root_from(request.path), context.database
+    epochs, now_ms = await store.all_epochs(database), context.clock.now_ms()
     if not epochs:
         body = html("<h1>Transparency log</h1>{}<p>It has not begun: it begins when the service runs.</p>", _ABOUT)
         return Page("Transparency log", body, json=f"{root}log")
@@ -66,7 +66,7 @@ async def log_page(context: Context, request: Request) -> Page:
         "{}{}{}{}{}{}{}{}{}",
         heading("Transparency log", level=1, end=log_state(newest.state)),
         _ABOUT, html('<p class="note">{}</p>', stop) if stop else None, _facts(newest, now_ms),
-        heading("Newest entries", end=_bundle(newest, root)), await _entries(reader, newest, root, now_ms),
+        heading("Newest entries", end=_bundle(newest, root)), await _entries(database, newest, root, now_ms),
         _checkpoint(newest, root), _verify(context, root),
         html("{}{}", heading("Epochs"), _epochs(epochs, root)) if len(epochs) > 1 else None,
     )  # fmt: skip
@@ -215,21 +215,21 @@ def _epochs(epochs: Sequence[Epoch], root: str) -> Html:
 # A page asks for the proof of a record that may be too new to have one. The API answers that with 404, which browsers
 # report as an error of the page: these answer 204.
 @operation("GET", "/console/triggers/{sig}/proof", cost=PROOF_COST, sheds=Shed.PAGE)
-async def trigger_proof(context: Context, tail: Tail, request: Request, sig: Signature) -> Ready[bytes]:
+async def trigger_proof(context: Context, tail: Tail, sig: Signature) -> Ready[bytes]:
     """Read the proof of a trigger, or that there is none yet."""
-    return await _if_logged(get_trigger_proof.handler(context, tail, request, sig))
+    return await _if_logged(get_trigger_proof.handler(context, tail, sig))
 
 
 @operation("GET", "/console/functions/{cid}/proof", cost=PROOF_COST, sheds=Shed.PAGE)
-async def function_proof(context: Context, tail: Tail, request: Request, cid: Cid) -> Ready[bytes]:
+async def function_proof(context: Context, tail: Tail, cid: Cid) -> Ready[bytes]:
     """Read the proof of a function, or that there is none yet."""
-    return await _if_logged(get_function_proof.handler(context, tail, request, cid, CreatorQuery()))
+    return await _if_logged(get_function_proof.handler(context, tail, cid, CreatorQuery()))
 
 
 @operation("GET", "/console/deactivations/{signature}/proof", cost=PROOF_COST, sheds=Shed.PAGE)
-async def deactivation_proof(context: Context, tail: Tail, request: Request, signature: Signature) -> Ready[bytes]:
+async def deactivation_proof(context: Context, tail: Tail, signature: Signature) -> Ready[bytes]:
     """Read the proof of a deactivation, or that there is none yet."""
-    return await _if_logged(get_deactivation_proof.handler(context, tail, request, signature))
+    return await _if_logged(get_deactivation_proof.handler(context, tail, signature))
 
 
 async def _if_logged(asked: Awaitable[Ready[bytes]]) -> Ready[bytes]:

@@ -75,7 +75,7 @@ async def overview(context: Context, request: Request) -> Page:
     deployed = await counts.functions.read(lambda: count_functions(database))
     intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
     triggers = await reading.listing(list_triggers, context, request, TriggerQuery(limit=_NEWEST), Trigger)
-    line = await log_line(context, request, root)
+    line = await log_line(context, root)
     body = html(
         '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
         "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}{}{}",
@@ -193,10 +193,10 @@ async def service_page(context: Context, request: Request) -> Page:
             ("CIDs of new bundles", html("<code>{}</code>", settings.unixfs_profile)),
             ("Keys of tokens", html("{}", [html("<code>{}</code> ", each) for each in keys])),
             ("Change feed", html("{}", settings.feed)),
-            ("Transparency log", await log_line(context, request, root)),
+            ("Transparency log", await log_line(context, root)),
         ]),
         heading("Limits"), _limits(context),
-        heading("Chains"), _chains(context.chains, await _progress(context.reader_for(request))),
+        heading("Chains"), _chains(context.chains, await _progress(context.list_reader())),
         root, root, root,
     )  # fmt: skip
     return Page("This service", body)
@@ -297,7 +297,7 @@ async def address_page(context: Context, request: Request, address: Address) -> 
         ),
         heading("Functions", end=link(f"{root}console/functions?creator={address}", "All of them")),
         rows.functions(
-            functions.records, root, now_ms, signed=await beside.signed(context, request, functions.records),
+            functions.records, root, now_ms, signed=await beside.signed(context, functions.records),
             none="It has deployed no functions.", without="Creator",
         ),
     )  # fmt: skip

@@ -43,7 +43,6 @@ from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
-from muniment.service.resources.functions.routes import get_function
 from muniment.service.resources.intents.queries import IntentQuery
 from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.resources.runs.routes import list_runs
@@ -96,7 +95,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
     )
     query = RunQuery(trigger_sig=trigger.sig, limit=_RUNS)
     ran = await reading.listing(list_runs, context, request, query, Run)
-    function = await _function(context, request, trigger)
+    function = await _function(context, trigger)
     name = f"{function.name}" if function else shortened(str(trigger.function_cid))
     words = _in_words(trigger.config)
     body = html(
@@ -108,7 +107,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
             '<p class="said">“{}” <span class="faint">Note by the signer’s client, not signed.</span></p>',
             strange(trigger.description),
         ),
-        await _badges(context, request, trigger), _facts(context, trigger, function, root),
+        await _badges(context, trigger), _facts(context, trigger, function, root),
         _inputs(context, trigger),
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
         rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms)),
@@ -159,10 +158,10 @@ def _ends(trigger: Trigger, now_ms: int) -> Html:
     return dated(trigger.end_date, now_ms) if trigger.end_date else html("never")
 
 
-async def _function(context: Context, request: Request, trigger: Trigger) -> Function | None:
+async def _function(context: Context, trigger: Trigger) -> Function | None:
     """The function of a trigger; None where this registry does not have it, as after an import."""
     try:
-        return await reading.record(get_function, context, request, trigger.function_cid, Function)
+        return await reading.function(context, trigger.function_cid)
     except FunctionNotFound:
         return None
 
@@ -224,13 +223,13 @@ def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
     return dated(start, now_ms) if start else None
 
 
-async def _badges(context: Context, request: Request, trigger: Trigger) -> Html:
+async def _badges(context: Context, trigger: Trigger) -> Html:
     """Its state, and whether its signature and the log were checked, in one line.
 
     A script checks; details are folded. A renamed registry keeps earlier triggers under the domain of its former name.
     """
     now_ms = context.clock.now_ms()
-    protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
+    protocols = await fetch_protocols(context.database, [trigger.sig])
     protocol = protocols.get(trigger.sig.raw, context.settings.protocol_name)
     signature = html(
         '<section class="check" id="proof" data-sig="{}" data-signer="{}" data-protocol="{}">'

@@ -18,7 +18,7 @@ from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import Html, html, seen, strange
 from muniment.service.http.request import Request
-from muniment.service.resources.functions.routes import get_function, list_functions
+from muniment.service.resources.functions.routes import list_functions
 from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
@@ -46,7 +46,7 @@ async def wizard_page(context: Context, request: Request) -> Page:
     parts = request.query[:_QUERY_LENGTH_MAX].decode("latin-1")
     given = {name: value for name, value in parse_qsl(parts) if name in _KEPT or name in {"functionCid", "name"}}
     typed = given.get("functionCid", "").strip() or given.get("name", "").strip()
-    function, refusal = await _chosen(context, request, typed, is_named="functionCid" in given)
+    function, refusal = await _chosen(context, typed, is_named="functionCid" in given)
     if function is None:
         step = await _choice(context, request, given, typed, refusal)
     else:
@@ -57,16 +57,14 @@ async def wizard_page(context: Context, request: Request) -> Page:
     return Page("Sign a trigger", body, "triggers", scripts=("wizard.js",) if function else ())
 
 
-async def _chosen(
-    context: Context, request: Request, typed: str, *, is_named: bool
-) -> tuple[Function | None, str]:  # fmt: skip
+async def _chosen(context: Context, typed: str, *, is_named: bool) -> tuple[Function | None, str]:
     """The function of a CID, or why there is none; `is_named`: only a CID will do."""
     try:
         cid = Cid.parse(typed)
     except Invalid as refusal:
         return None, refusal.detail if is_named and typed else ""
     try:
-        return await reading.record(get_function, context, request, cid, Function), ""
+        return await reading.function(context, cid), ""
     except FunctionNotFound as refusal:
         return None, refusal.detail
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from muniment.service.resources.feed.events import EventFilter
     from muniment.service.resources.feed.hub import Piece
     from muniment.service.resources.feed.waiting import Waiter
+    from muniment.service.storage.database import Reader
 
 # Milliseconds before a client connects again, by chance in a range: many clients must not come back together.
 _RETRY_MS: Final = (2_000, 4_000)
@@ -68,7 +69,6 @@ class Follower:
         self._is_refused = is_refused
         self._context = hub.context
         self._request = request
-        self._client = hub.context.clients.address(request)
         self._position = position
         self._wanted = wanted
         # The number up to which everything was sent, and its epoch; None before the first piece.
@@ -149,8 +149,6 @@ class Follower:
         if piece.events:
             self._sent += piece.events
             self._hub.sent.add(piece.events)
-            if self._context.wrote is not None:
-                self._context.wrote(self._client)  # what the client reads next must not be older than these events
         return piece.text
 
     async def _begin(self) -> bytes:
@@ -240,14 +238,14 @@ async def list_events(context: Context, hub: Hub, request: Request, query: Event
     `cursor-too-old`: events after the cursor have been pruned. Restart without a cursor, list again, then continue.
     """
     _require_feed(context)
-    reader = context.reader_for(request)
+    reader = context.list_reader()
     # Without a cursor the client lists everything next, so the epoch must not be an old one.
     source = await source_of(context, reader, is_fresh=query.cursor is None)
     if query.cursor is None:
         found = Slice([], await begin(context, reader), is_caught_up=True)
     else:
         await check_position(context, reader, query.cursor)
-        found = await _read(context, hub, request, query, query.cursor)
+        found = await _read(context, reader, hub, request, query, query.cursor)
     events = b",".join([encode_event(event, source) for event in found.events])
     position = Position.at(source.epoch, found.last_seq)
     caught_up = b"true" if found.is_caught_up else b"false"
@@ -255,10 +253,12 @@ async def list_events(context: Context, hub: Hub, request: Request, query: Event
     return Ready(b"[%b]" % events, (JSON, link, (b"x-caught-up", caught_up), NO_STORE))
 
 
-async def _read(context: Context, hub: Hub, request: Request, query: EventQuery, cursor: Position) -> Slice:
+async def _read(
+    context: Context, reader: Reader, hub: Hub, request: Request, query: EventQuery, cursor: Position
+) -> Slice:
     """The page after the cursor, after the wait that the client asked for. Raises `CursorTooOld`."""
     wanted = query.chosen()
-    found = await read_slice(context.reader_for(request), cursor.seq, wanted, query.limit)
+    found = await read_slice(reader, cursor.seq, wanted, query.limit)
     request.due_units += found.walked // WALKED_PER_UNIT
     if query.wait and found.is_caught_up and not found.events:
         await hub.wait_after(request, found.last_seq, wanted, query.wait)
@@ -266,9 +266,6 @@ async def _read(context: Context, hub: Hub, request: Request, query: EventQuery,
         # Not from a replica, which may be behind the hub.
         found = await read_slice(context.database, found.last_seq, wanted, query.limit)
         request.due_units += found.walked // WALKED_PER_UNIT
-    if found.events and context.wrote is not None:
-        # What the client reads next must not be older than these events.
-        context.wrote(context.clients.address(request))
     return found
 
 

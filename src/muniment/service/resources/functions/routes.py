@@ -116,7 +116,7 @@ async def list_functions(
     finds those whose name begins so. A page after a `cursor` has at most 1 MiB and may have fewer records than its
     limit: a `next` link leads on.
     """
-    reader = context.reader_for(request)
+    reader = context.list_reader()
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
     client = context.clients.address(request)
     return await answer_page("/functions", request, query, numbers, lambda: store.search(reader, query, client))
@@ -210,12 +210,12 @@ def _charged(request: Request, check: Callable[[], None], metrics: Metrics) -> C
 
 
 @operation("GET", "/functions/{cid}", cost=READ, sheds=Shed.READ, refuses=(FunctionNotFound,))
-async def get_function(context: Context, request: Request, cid: Cid) -> Ready[Function]:
+async def get_function(context: Context, cid: Cid) -> Ready[Function]:
     """Read a function.
 
     A CIDv0 and the CIDv1 of the same multihash name the same function.
     """
-    return Ready((await _record(context, request, cid)).encode())
+    return Ready((await _record(context, cid)).encode())
 
 
 _CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integrity, errors.StorageUnavailable)
@@ -247,19 +247,19 @@ async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes]
 
 async def _file(context: Context, request: Request, cid: Cid, name: str) -> Ready[bytes] | Streamed:
     """A file of a registered function; missing content is an error of the service."""
-    await _record(context, request, cid)
+    await _record(context, cid)
     try:
         return await bundle_file(context, request, cid, name)
     except errors.ContentNotFound as refusal:
         raise errors.Integrity(f"the content of a registered function is missing: {refusal.detail}") from refusal
 
 
-async def _record(context: Context, request: Request, cid: Cid) -> str:
+async def _record(context: Context, cid: Cid) -> str:
     if cid.codec == RAW:
         raise FunctionNotFound(
             "this is the CID of a single file; a function has the CID of its bundle, see GET /functions"
         )
-    record = await store.find_record(context.reader_for(request), cid.digest)
+    record = await store.find_record(context.database, cid.digest)
     if record is None:
         raise FunctionNotFound("no function is registered under this CID")
     return record

@@ -42,12 +42,12 @@ async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[
     follows. Skipped statuses are omitted too.
     """
     moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
-    reader, client = context.reader_for(request), context.clients.address(request)
-    row = await reader.fetch_one(_BY_HASH, (hash.raw,))
+    database, client = context.database, context.clients.address(request)
+    row = await database.fetch_one(_BY_HASH, (hash.raw,))
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")
     created_at_ms, recorded, deadline, outcome, decided_at_ms = row
-    moved = await operators.moves_of(reader, hash.raw, client)
+    moved = await operators.moves_of(database, hash.raw, client)
     if decided_at_ms is not None:
         moved.append((decided_at_ms, outcome))
     return _moves(created_at_ms, recorded, int.from_bytes(deadline), moved, moment)

@@ -54,7 +54,7 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     once.
     """
     moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
-    reader = context.reader_for(request)
+    reader = context.list_reader()
     numbers = context.epochs.numbers(reader, "intents")
     client = context.clients.address(request)
     return await answer_page("/intents", request, query, numbers, lambda: listing.search(reader, query, moment, client))
@@ -70,12 +70,11 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
     The ETag changes with each of them, with the status, and when the intent expires.
     """
     moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
-    reader = context.reader_for(request)
-    head = await store.find(reader, hash.raw, moment)
+    head = await store.find(context.database, hash.raw, moment)
     headers = (JSON, (b"etag", head.etag.encode()))
     if etag_matches(request.header(b"if-none-match"), head.etag):
         return Ready(b"", headers, 304)
-    pieces = store.pieces(reader, head)
+    pieces = store.pieces(context.database, head)
     if head.is_small:
         return Ready(b"".join([piece async for piece in pieces]), headers)
     return Streamed(pieces, headers)

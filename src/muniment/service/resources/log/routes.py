@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -33,13 +32,11 @@ from muniment.service.http.request import Request
 from muniment.service.resources.functions import store as functions
 from muniment.service.resources.log import store
 from muniment.service.resources.log.facts import SOURCES, Waiting, deactivation_entry, function_entry, trigger_entry
-from muniment.service.resources.log.reading import Part, Tail, read_part, read_proof
+from muniment.service.resources.log.reading import Tail, read_part, read_proof
 from muniment.service.resources.log.store import Epoch
 from muniment.service.resources.triggers import store as triggers
 from muniment.service.running.limits.costs import READ, Cost, Shed
 from muniment.service.storage.database import Reader
-
-T = TypeVar("T")
 
 TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 # A new checkpoint comes every two seconds at most.
@@ -101,14 +98,14 @@ class TilePath(ProvedText):
 
 
 @operation("GET", "/log", cost=READ, sheds=Shed.READ, refuses=(UnknownPath,))
-async def get_log(context: Context, request: Request) -> Ready[LogShown]:
+async def get_log(context: Context) -> Ready[LogShown]:
     """Read about the transparency log.
 
     It has one entry for each function, trigger and deactivation, and shows all readers the same history: a change or
     a removal does not go unnoticed. A client that has seen one checkpoint can check that later ones only add to it.
     """
     require_log(context)
-    epochs = await store.all_epochs(context.reader_for(request))
+    epochs = await store.all_epochs(context.database)
     return Ready(encode(LogShown(epochs=list(map(_shown, epochs)))), (JSON, BRIEFLY))
 
 
@@ -116,20 +113,16 @@ async def get_log(context: Context, request: Request) -> Ready[LogShown]:
     "GET", "/log/{epoch}/checkpoint", cost=READ, sheds=Shed.READ, refuses=(UnknownPath, LogPartNotFound),
     answers={200: Answer("The checkpoint", ("text/plain",))},
 )  # fmt: skip
-async def get_checkpoint(context: Context, request: Request, epoch: EpochNumber) -> Ready[bytes]:
+async def get_checkpoint(context: Context, epoch: EpochNumber) -> Ready[bytes]:
     """Read the last checkpoint of an epoch.
 
     A signed note (c2sp.org/signed-note) with origin, size and root of the tree (c2sp.org/tlog-checkpoint). The log
     signs it twice, the second time with a timestamp (c2sp.org/tlog-cosignature), and witnesses may cosign it.
     """
-
-    async def read(database: Reader) -> str:
-        found = await _epoch(database, epoch)
-        if found.note is None:
-            raise LogPartNotFound("no checkpoint of this epoch is signed yet")
-        return found.note
-
-    return Ready((await _either(context, request, read)).encode(), (TEXT, BRIEFLY))
+    found = await _epoch(context, epoch)
+    if found.note is None:
+        raise LogPartNotFound("no checkpoint of this epoch is signed yet")
+    return Ready(found.note.encode(), (TEXT, BRIEFLY))
 
 
 @operation(
@@ -148,7 +141,7 @@ async def get_tile(context: Context, tail: Tail, request: Request, epoch: EpochN
     A full tile has 256 hashes, a full bundle 256 entries, each after its length in two bytes; full bundles are always
     compressed (`Content-Encoding: gzip`). `.p/` and a width read the last, partial tile.
     """
-    part = await _either(context, request, lambda database: _part(database, tail, epoch, tile))
+    part = await read_part(context.database, tail, await _epoch(context, epoch), parse_path(tile))
     request.due_units += part.units
     packed = ((b"content-encoding", b"gzip"),) if part.is_compressed else ()
     return Ready(part.data, ((b"content-type", _BYTES.encode()), _FOR_EVER, *packed))
@@ -160,27 +153,12 @@ def require_log(context: Context) -> None:
         raise UnknownPath("this registry keeps no transparency log; its operator begins one with the setting tlog_name")
 
 
-async def _either(context: Context, request: Request, read: Callable[[Reader], Awaitable[T]]) -> T:
-    """The result of `read` on a replica, or on the primary if the replica is behind."""
-    reader = context.reader_for(request)
-    try:
-        require_log(context)
-        return await read(reader)
-    except LogPartNotFound:
-        if reader is context.database:
-            raise
-        return await read(context.database)
-
-
-async def _epoch(database: Reader, number: str) -> Epoch:
-    found = await store.find_epoch(database, int(number))
+async def _epoch(context: Context, number: str) -> Epoch:
+    require_log(context)
+    found = await store.find_epoch(context.database, int(number))
     if found is None:
         raise LogPartNotFound("the log has no epoch with this number; GET /log lists them")
     return found
-
-
-async def _part(database: Reader, tail: Tail, epoch: str, tile: str) -> Part:
-    return await read_part(database, tail, await _epoch(database, epoch), parse_path(tile))
 
 
 def _shown(epoch: Epoch) -> LogEpoch:
@@ -209,58 +187,53 @@ _CREATOR: Final = msgspec.json.Decoder(_Creator)
     "GET", "/triggers/{sig}/proof", cost=PROOF_COST, sheds=Shed.READ, answers=_PROOF_ANSWERS,
     refuses=(UnknownPath, TriggerNotFound, NotLoggedYet, Integrity),
 )  # fmt: skip
-async def get_trigger_proof(context: Context, tail: Tail, request: Request, sig: Signature) -> Ready[bytes]:
+async def get_trigger_proof(context: Context, tail: Tail, sig: Signature) -> Ready[bytes]:
     """Read the proof that a trigger is in the transparency log.
 
     In the format of c2sp.org/tlog-proof@v1: the index of the entry, the hashes that lead to the root, and the
     checkpoint. Build the entry from the record that you hold; the one in `extra` is only for display.
     """
     require_log(context)
-    reader = context.reader_for(request)
-    row = await triggers.REGISTERED.find(reader, "sig = ?", sig.raw)
+    row = await triggers.REGISTERED.find(context.database, "sig = ?", sig.raw)
     if row is None:
         raise TriggerNotFound("no trigger is registered under this signature")
-    return await _proof(context, tail, reader, trigger_entry(row))
+    return await _proof(context, tail, trigger_entry(row))
 
 
 @operation(
     "GET", "/functions/{cid}/proof", cost=PROOF_COST, sheds=Shed.READ, answers=_PROOF_ANSWERS,
     refuses=(UnknownPath, FunctionNotFound, NotLoggedYet, Integrity),
 )  # fmt: skip
-async def get_function_proof(
-    context: Context, tail: Tail, request: Request, cid: Cid, query: CreatorQuery
-) -> Ready[bytes]:
+async def get_function_proof(context: Context, tail: Tail, cid: Cid, query: CreatorQuery) -> Ready[bytes]:
     """Read the proof that a deployment of a function is in the transparency log.
 
     As for triggers. Each creator of a function has an entry.
     """
     require_log(context)
-    reader = context.reader_for(request)
-    record = None if cid.codec == RAW else await functions.find_record(reader, cid.digest)
+    record = None if cid.codec == RAW else await functions.find_record(context.database, cid.digest)
     if record is None:
         raise FunctionNotFound("no function is registered under this CID")
     creator = query.creator or Address.parse(_CREATOR.decode(record).creator)
-    row = await functions.JOINED.find(reader, "digest = ? AND creator = ?", cid.digest, creator.raw)
+    row = await functions.JOINED.find(context.database, "digest = ? AND creator = ?", cid.digest, creator.raw)
     if row is None:
         raise FunctionNotFound("this wallet has not deployed the function")
-    return await _proof(context, tail, reader, function_entry(row))
+    return await _proof(context, tail, function_entry(row))
 
 
 @operation(
     "GET", "/deactivations/{signature}/proof", cost=PROOF_COST, sheds=Shed.READ, answers=_PROOF_ANSWERS,
     refuses=(UnknownPath, NothingDeactivated, NotLoggedYet, Integrity),
 )  # fmt: skip
-async def get_deactivation_proof(context: Context, tail: Tail, request: Request, signature: Signature) -> Ready[bytes]:
+async def get_deactivation_proof(context: Context, tail: Tail, signature: Signature) -> Ready[bytes]:
     """Read the proof that a deactivation is in the transparency log.
 
     As for triggers. A deactivation that ended no trigger is not recorded, and has no proof.
     """
     require_log(context)
-    reader = context.reader_for(request)
-    row = await triggers.DEACTIVATED.find(reader, "signature = ?", signature.raw)
+    row = await triggers.DEACTIVATED.find(context.database, "signature = ?", signature.raw)
     if row is None:
         raise NothingDeactivated("no deactivation is recorded under this signature")
-    return await _proof(context, tail, reader, deactivation_entry(row))
+    return await _proof(context, tail, deactivation_entry(row))
 
 
 class _Place(NamedTuple):
@@ -269,12 +242,10 @@ class _Place(NamedTuple):
     at: int
 
 
-async def _proof(context: Context, tail: Tail, reader: Reader, fact: Waiting) -> Ready[bytes]:
+async def _proof(context: Context, tail: Tail, fact: Waiting) -> Ready[bytes]:
     """The proof of a fact. Raises `NotLoggedYet`, and `Integrity` where the log has another entry in its place."""
-    place = await _place(reader, fact)
-    if place is None and reader is not context.database:
-        reader = context.database
-        place = await _place(reader, fact)
+    database = context.database
+    place = await _place(database, fact)
     if place is None:
         wait_s = context.settings.tlog_interval_s
         raise NotLoggedYet(
@@ -282,7 +253,7 @@ async def _proof(context: Context, tail: Tail, reader: Reader, fact: Waiting) ->
             facts={"retryAfter": wait_s},
         )
     try:
-        proof = await read_proof(reader, tail, place.epoch, place.note, place.at, fact.data)
+        proof = await read_proof(database, tail, place.epoch, place.note, place.at, fact.data)
     except ValueError as error:
         _log.exception("the transparency log is damaged", origin=place.epoch.origin, index=place.at)
         raise Integrity("the log has another entry in the place of this record, or is damaged") from error

@@ -47,7 +47,7 @@ async def list_runs(context: Context, request: Request, query: RunQuery) -> Read
     on. Notes (`missed`, `skipped`, `incomplete`, and `stopped` for the time or the machine) are removed when a verdict
     on the same cause is recorded, and after 90 days (a setting), as are other runs without intents.
     """
-    reader = context.reader_for(request)
+    reader = context.list_reader()
     numbers = context.epochs.numbers(reader, "runs")
     client = context.clients.address(request)
     return await answer_page("/executions", request, query, numbers, lambda: listing.search(reader, query, client))
@@ -63,7 +63,7 @@ async def get_run(context: Context, request: Request, hash: Bytes32) -> Ready[Ru
     Inputs, context, blocks and logs are those that the first relayer sent. `validations` counts operators of this
     registry: to a stranger it proves nothing. Running the function again with the answers of nodes does.
     """
-    text = await store.find(context.reader_for(request), hash.raw)
+    text = await store.find(context.database, hash.raw)
     if text is None:
         raise RunNotFound("no run is recorded under this hash")
     body = text.encode()

@@ -97,13 +97,13 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
 
 
 @operation("GET", "/deactivations/{signature}", cost=4, sheds=Shed.READ, refuses=(DeactivationNotFound,))
-async def get_deactivation(context: Context, request: Request, signature: Signature) -> RecordedDeactivation:
+async def get_deactivation(context: Context, signature: Signature) -> RecordedDeactivation:
     """Read a deactivation.
 
     It is named by the `deactivateSig` of a trigger. The answer has everything to verify the signature: the signed list
     in its order, the form, and the domain. A deactivation that ended no trigger is not recorded.
     """
-    found = await store.find_deactivation(context.reader_for(request), signature)
+    found = await store.find_deactivation(context.database, signature)
     if found is None:
         raise DeactivationNotFound("no deactivation is recorded under this signature")
     sigs = [Signature.parse("0x" + sig.hex()) for sig in found.sigs]
@@ -149,7 +149,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     Newest first unless `sort=1`. A page after a `cursor` has at most 1 MiB and may have fewer records than its limit:
     a `next` link leads on. Following `next` links with `sort=1` returns every trigger exactly once.
     """
-    reader = context.reader_for(request)
+    reader = context.list_reader()
     numbers = context.epochs.numbers(reader, "triggers")
     client = context.clients.address(request)
     return await answer_page(
@@ -166,7 +166,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 
     Any spelling of the signature finds it. The ETag changes when the trigger is deactivated.
     """
-    found = await store.find(context.reader_for(request), sig)
+    found = await store.find(context.database, sig)
     if found is None:
         raise TriggerNotFound("no trigger is registered under this signature")
     record, is_deactivated = found

@@ -1,5 +1,4 @@
 """Streaming replicas of a PostgreSQL database.
 
-`replicated` chooses the database for each request. `replica` follows the progress of a replica. `recent_writers` keeps
-which clients have just written and must still read from the primary.
+`replicated` chooses the server for each answer that may be late. `replica` follows the progress of a replica.
 """

@@ -2,8 +2,7 @@
 
 At intervals this asks the primary for the position up to which its log is on disk, and the replica for the position
 that it has replayed. Once the replica reaches the primary's position, it has every write that was committed when the
-primary was asked: it has caught up with that time. So it is enough to know the time of a client's last write, not its
-position in the log. Times are nanoseconds of the machine's monotonic clock.
+primary was asked: it has caught up with that time. Times are nanoseconds of the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from muniment.service.running.metrics.recorder import DatabaseMetrics
     from muniment.service.storage.database import DatabaseLimits, Parameters, Row
 
-# The pause between two checks. After a write, a client reads from the primary for about this long, plus the replica's
-# lag.
+# The pause between two checks.
 ASK_SECONDS: Final = 0.1
 # If a replica does not answer within this time, its readers go to the primary.
 ANSWER_SECONDS_MAX: Final = 1.0
@@ -41,6 +39,9 @@ _POSITIONS_KEPT: Final = 600
 # A position is a number of bytes; `bigint` holds every position that a server will reach.
 _FLUSHED: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint"
 _REPLAYED: Final = "SELECT pg_is_in_recovery(), pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint"
+
+# A time that is later than any lag that is allowed.
+_NEVER_NS: Final = -(10**18)
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +59,7 @@ class Replica:
         self._had_caught_up_ns = 0
         self._primary = primary
         self._lag_ns_max = int(lag_s_max * 1e9)
-        self._caught_up_ns = 0
+        self._caught_up_ns = _NEVER_NS
         self._positions: deque[tuple[int, int]] = deque(maxlen=_POSITIONS_KEPT)
         # `connections_made` at the replica's last answer about its position. A new connection may lead to a restarted
         # server, which begins at an earlier position.
@@ -68,16 +69,13 @@ class Replica:
         self._task: asyncio.Task[None] | None = None
         self._long_reads: set[asyncio.Task[list[Row]]] = set()
 
-    def serves(self, since_ns: int, now_ns: int) -> bool:
-        """Whether it has every write before `since_ns`, and is not too far behind. Keeps the checks running."""
+    def serves(self, now_ns: int) -> bool:
+        """Whether it answers, and is not too late. Keeps the checks running."""
         self._wanted_ns = now_ns
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._follow())
-        return (
-            self._caught_up_ns >= since_ns
-            and now_ns - self._caught_up_ns < self._lag_ns_max
-            and self._connections == self._database.connections_made
-        )
+        is_late = now_ns - self._caught_up_ns >= self._lag_ns_max
+        return not is_late and self._connections == self._database.connections_made
 
     async def fetch(self, sql: LiteralString, parameters: Parameters) -> list[Row] | None:
         """All rows; None when the replica fails."""
@@ -86,7 +84,7 @@ class Replica:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 rows = await self._database.fetch(sql, parameters)
         except (DatabaseUnavailable, TimeoutError):
-            self._caught_up_ns = 0
+            self._caught_up_ns = _NEVER_NS
             return None
         return rows if connections == self._database.connections_made else None
 
@@ -110,7 +108,7 @@ class Replica:
         try:
             rows = task.result()
         except DatabaseUnavailable:
-            self._caught_up_ns = 0
+            self._caught_up_ns = _NEVER_NS
             return None
         return rows if connections == self._database.connections_made else None
 
@@ -153,7 +151,7 @@ class Replica:
                 return
         self._succeed(asked_ns, flushed, replayed)
         if connections != self._database.connections_made:
-            self._caught_up_ns = 0
+            self._caught_up_ns = _NEVER_NS
         self._connections = self._database.connections_made
 
     async def _flushed(self) -> int | None:
@@ -179,7 +177,7 @@ class Replica:
         if not self._retry_seconds:
             _log.warning("replica is not used", reason=why)
         self._retry_seconds = min(max(2 * self._retry_seconds, ASK_SECONDS), _RETRY_SECONDS_MAX)
-        self._caught_up_ns = 0
+        self._caught_up_ns = _NEVER_NS
         self._positions.clear()
         for task in self._long_reads:
             task.cancel()
