@@ -62,7 +62,7 @@ class World:
         context = SimpleNamespace(blocks=self.store, settings=self.settings)
         envelope = Envelope(
             Router((*gateway.OPERATIONS, get_file)), context, unlimited(),
-            limits=Limits(body_bytes_max=1024, body_timeout_s=5), metrics=Metrics.of_process(), random_bytes=os.urandom,
+            limits=Limits(body_bytes_max=1024, body_timeout_s=5), metrics=Metrics(), random_bytes=os.urandom,
         )  # fmt: skip
         self.app = envelope
 

@@ -15,7 +15,7 @@ from muniment.service.context import Context
 from muniment.service.resources.log.integrator import Integrator
 from muniment.service.resources.log.store import Epoch
 from muniment.service.resources.log.witnesses import Outcome
-from muniment.service.running.metrics.values import render
+from muniment.service.running.metrics.exposition import render
 from scraped import Scraped
 from witness_site import Reply, WitnessSite
 
@@ -48,8 +48,7 @@ def signers(epoch: Epoch, witnesses: list[WitnessSite]) -> dict[int, int]:
 
 def answers(context: Context, witness: str) -> dict[str, float]:
     """How often a witness gave which answer."""
-    context.metrics.refresh()
-    found, name = Scraped(render(context.metrics.values).decode()), "tlog_witness_answers_total"
+    found, name = Scraped(render(context.metrics).decode()), "tlog_witness_answers_total"
     counts = {each.value: found.value(name, witness=witness, outcome=each.value) for each in Outcome}
     assert None not in counts.values()
     return {outcome: count for outcome, count in counts.items() if count}

@@ -646,7 +646,7 @@ TRUSTED: dict[str, frozenset[str]] = {
         }
     ),
     "what the system says about this process": frozenset(
-        {"metrics._Process.look split", "metrics._started_s split", "metrics._started_s splitlines"}
+        {"metrics.show_process split", "metrics._started_s split", "metrics._started_s splitlines"}
     ),
     "what a child of ours wrote, which read it as a token list": frozenset(
         {"evm._decoder Decoder", "evm.read_token_list splitlines"}

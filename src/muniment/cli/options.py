@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from muniment.service.context import Context
-    from muniment.service.running.metrics.recorder import Metrics
     from muniment.service.storage.database import Database
 
 T = TypeVar("T")
@@ -152,12 +151,12 @@ def in_registry(config: Path | None, flags: dict[str, object], work: Callable[[C
 
 
 @asynccontextmanager
-async def opened_context(settings: Settings, *, metrics: Metrics | None = None) -> AsyncGenerator[Context]:
+async def opened_context(settings: Settings) -> AsyncGenerator[Context]:
     """The context of a registry whose database has the schema of this release, closed at the end."""
     from muniment.operate import databases
     from muniment.service.app import build_context
 
-    context = build_context(settings, metrics=metrics)
+    context = build_context(settings)
     try:
         await context.database.check()
         yield context
@@ -165,24 +164,3 @@ async def opened_context(settings: Settings, *, metrics: Metrics | None = None) 
         for each in (context.outgoing_webhooks, context.outgoing):
             await each.close()
         await databases.close(context.database)
-        context.metrics.close()
-
-
-@asynccontextmanager
-async def working_context(settings: Settings, *, role: str) -> AsyncGenerator[Context]:
-    """The context of a process that works beside the service: its clock is judged, and its metrics are shown."""
-    import asyncio
-
-    from muniment.service.app import Timekeeper
-    from muniment.service.running.metrics.recorder import Metrics, show_gauges
-    from muniment.service.running.metrics.values import Values
-
-    async with opened_context(settings, metrics=Metrics(Values.of_process(), role=role)) as context:
-        timekeeper = Timekeeper(context)
-        await timekeeper.look()
-        tasks = [asyncio.create_task(each) for each in (timekeeper.run(), show_gauges(context.metrics))]
-        try:
-            yield context
-        finally:
-            for task in tasks:
-                task.cancel()

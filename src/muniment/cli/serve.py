@@ -53,11 +53,9 @@ def serve(config: Path | None, **flags: object) -> None:
 def _application(settings: Settings) -> ServedApplication:
     """The application, made where its event loop runs."""
     from muniment.service.app import Application, build_context
-    from muniment.service.running.metrics.recorder import open_metrics
     from muniment.service.server.run import ServedApplication, settle_memory
 
-    metrics = open_metrics(settings.data_dir)
-    application = Application(build_context(settings, metrics=metrics))
+    application = Application(build_context(settings))
     context = application.context
     context.secrets()  # an unusable secret ends the start
     served = ServedApplication(
@@ -66,8 +64,8 @@ def _application(settings: Settings) -> ServedApplication:
         connections_max=settings.connections_max,
         is_proxy=application.admission.is_proxy, client_names=application.admission.client_names,
     )  # fmt: skip
-    metrics.read_from(lambda: served.shared.connections, "http_connections")
-    metrics.read_from(lambda: served.shared.delayed.count, "http_requests_parked")
+    context.metrics.read_from(lambda: served.shared.connections, "http_connections")
+    context.metrics.read_from(lambda: served.shared.delayed.count, "http_requests_parked")
     settle_memory()
     return served
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from muniment.cli import output
-from muniment.cli.options import chains_option, common_options, registry_of, working_context
+from muniment.cli.options import chains_option, common_options, opened_context, registry_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import Sequence
 
     from muniment.operate.watch.follower import Step
     from muniment.operate.watch.heartbeat import Heartbeat
@@ -107,10 +107,19 @@ def watch(
 
 async def _watch(settings: Settings, options: _Options) -> int:
     """The exit status: 1 when no chain is configured, or one was not followed to its head with `once`."""
+    import asyncio
+
+    import structlog
+
     from muniment.operate.watch.heartbeat import Heartbeat
     from muniment.operate.watch.watcher import Watcher, followed_chains
+    from muniment.service.app import Timekeeper
 
-    async with working_context(settings, role="watch") as context:
+    async with AsyncExitStack() as stack:
+        context = await stack.enter_async_context(opened_context(settings))
+        timekeeper = Timekeeper(context)
+        await timekeeper.look()
+        stack.callback(asyncio.create_task(timekeeper.run()).cancel)
         if not (followed := followed_chains(context)):
             output.print_note("no chain has an RPC URL and a settler: nothing to follow")
             return 1
@@ -120,30 +129,24 @@ async def _watch(settings: Settings, options: _Options) -> int:
             on_step=_print_step if options.as_json else _log_step,
             start=_start(options, [chain.id for chain in followed]),
         )  # fmt: skip
-        async with _endpoint(options.health, heartbeat, context.metrics):
-            return int(await output.until_stopped(watcher.watch()) is False)
+        if options.health is not None:
+            url = await stack.enter_async_context(_endpoint(options.health, heartbeat, context.metrics))
+            structlog.get_logger(__name__).info("health", url=f"{url}/readyz")
+        return int(await output.until_stopped(watcher.watch()) is False)
 
 
-@asynccontextmanager
-async def _endpoint(place: tuple[str, int] | None, heartbeat: Heartbeat, metrics: Metrics) -> AsyncGenerator[None]:
-    """Answer about health, and with the metrics, at `place` if there is one; its URL is logged."""
-    import structlog
-
+def _endpoint(place: tuple[str, int], heartbeat: Heartbeat, metrics: Metrics) -> AbstractAsyncContextManager[str]:
+    """The endpoint of the watcher, at `place` or a port after it; it yields its URL."""
     from muniment.health import PORTS_TRIED, health_endpoint
-    from muniment.service.running.metrics.values import render
-
-    if place is None:
-        yield
-        return
+    from muniment.service.running.metrics.exposition import render
+    from muniment.service.running.metrics.recorder import show_process
 
     def text() -> bytes:
-        metrics.refresh()
-        return render(metrics.values)
+        show_process(metrics)
+        return render(metrics)
 
     metrics.gauge("build_info", version=version("muniment")).set(1)
-    async with health_endpoint(place, trouble=lambda: heartbeat.trouble, metrics=text, ports=PORTS_TRIED) as url:
-        structlog.get_logger(__name__).info("health", url=f"{url}/readyz")
-        yield
+    return health_endpoint(place, trouble=lambda: heartbeat.trouble, metrics=text, ports=PORTS_TRIED)
 
 
 def _start(options: _Options, followed: Sequence[int]) -> Start | None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from muniment.service.running.metrics.exposition import render
 from muniment.service.running.metrics.families import FAMILIES, PREFIX, SECONDS
 from muniment.service.running.metrics.recorder import Metrics
-from muniment.service.running.metrics.values import render
 from scraped import Scraped
 
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics.of_process()
+    return Metrics()
 
 
 def scraped(metrics: Metrics) -> Scraped:
-    return Scraped(render(metrics.values).decode())
+    return Scraped(render(metrics).decode())
 
 
 def test_a_request_is_counted_by_status_and_its_time_by_route(metrics: Metrics) -> None:
@@ -56,14 +56,30 @@ def test_a_method_that_no_operation_has_is_one_label(metrics: Metrics, method: s
 
 
 def test_every_metric_has_its_help_and_its_type_before_anything_is_counted(metrics: Metrics) -> None:
-    lines = render(metrics.values).decode().splitlines()
+    lines = render(metrics).decode().splitlines()
     for family in FAMILIES:
         assert f"# TYPE {PREFIX}{family.name} {family.type}" in lines
         assert f"# HELP {PREFIX}{family.name} {family.help}" in lines
 
 
-def test_a_count_without_labels_begins_at_0(metrics: Metrics) -> None:
+def test_a_count_begins_at_0_once_somebody_wants_to_count(metrics: Metrics) -> None:
+    assert scraped(metrics).value("commit_duration_seconds_count") is None
+    metrics.histogram("commit_duration_seconds")
+    metrics.counter("logins_total", outcome="failed")
     assert scraped(metrics).value("commit_duration_seconds_count") == 0
+    assert scraped(metrics).value("logins_total", outcome="failed") == 0
+
+
+def test_who_asks_twice_for_a_series_counts_in_one(metrics: Metrics) -> None:
+    for _ in range(2):
+        metrics.counter("runs_total", result="intents", status="valid").add()
+        metrics.counter("runs_total", status="valid", result="intents").add()
+        metrics.histogram("commit_duration_seconds").observe(0.2)
+        metrics.gauge("webhooks", status="active").set(7)
+    found = scraped(metrics)
+    assert found.value("runs_total", result="intents", status="valid") == 4
+    assert found.value("commit_duration_seconds_count") == 2
+    assert found.value("webhooks", status="active") == 7
 
 
 def test_label_values_come_back_as_they_were_given(metrics: Metrics) -> None:
@@ -83,12 +99,11 @@ def test_a_gauge_that_was_never_set_is_absent(metrics: Metrics) -> None:
 def test_numbers_of_other_rooms_are_read_at_every_look(metrics: Metrics) -> None:
     numbers = {"gauge": 3.0, "count": 5.0}
     metrics.read_from(lambda: numbers["gauge"], "http_connections")
-    metrics.count_from(lambda: numbers["count"], "rate_limit_units_total", policy="client")
-    numbers.update(gauge=2.0, count=9.0)
+    metrics.read_from(lambda: numbers["count"], "rate_limit_units_total", policy="client")
+    numbers.update(gauge=2.5, count=9.0)
     for _ in range(2):
-        metrics.refresh()
-        assert scraped(metrics).value("http_connections") == 2
-        assert scraped(metrics).value("rate_limit_units_total", policy="client") == 4
+        assert scraped(metrics).value("http_connections") == 2.5
+        assert scraped(metrics).value("rate_limit_units_total", policy="client") == 9
 
 
 def test_a_name_or_label_that_is_not_declared_is_an_error(metrics: Metrics) -> None:

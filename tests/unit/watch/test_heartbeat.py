@@ -10,8 +10,8 @@ import pytest
 
 from muniment.operate.watch.follower import Step
 from muniment.operate.watch.heartbeat import Heartbeat
+from muniment.service.running.metrics.exposition import render
 from muniment.service.running.metrics.recorder import Metrics
-from muniment.service.running.metrics.values import render
 from scraped import Scraped
 
 
@@ -20,7 +20,7 @@ class Watched:
     """A heartbeat whose clock stands still."""
 
     monotonic: int = 1_000_000
-    metrics: Metrics = field(default_factory=Metrics.of_process)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def heartbeat(self, interval_s: float = 4) -> Heartbeat:
         clock = SimpleNamespace(monotonic_ms=lambda: self.monotonic, now_ms=lambda: 1_795_204_080_500)
@@ -30,7 +30,7 @@ class Watched:
         return heartbeat
 
     def value(self, name: str, chain: str) -> float | None:
-        return Scraped(render(self.metrics.values).decode()).value(name, chain=chain)
+        return Scraped(render(self.metrics).decode()).value(name, chain=chain)
 
 
 @pytest.fixture

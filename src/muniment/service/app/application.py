@@ -44,7 +44,7 @@ from muniment.service.resources.webhooks.managing import are_on
 from muniment.service.running.limits.overload import TICK_SECONDS, Overload
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES
 from muniment.service.running.log_lines import shown_path
-from muniment.service.running.metrics.recorder import show_gauges
+from muniment.service.running.metrics.families import FAMILIES, Kind
 from muniment.service.running.tracing.parents import read_parent
 from muniment.service.storage.sql import SWEPT_PER_BATCH
 
@@ -203,14 +203,18 @@ class Application:
         limiter = self.context.limiter
         metrics.read_from(lambda: self.admission.overload.in_flight, "http_requests_in_flight")
         for name in POLICY_NAMES:
-            metrics.count_from(partial(limiter.units_charged, name), "rate_limit_units_total", policy=name)
-            metrics.count_from(partial(limiter.refused, name), "rate_limit_refused_total", policy=name)
+            metrics.read_from(partial(limiter.units_charged, name), "rate_limit_units_total", policy=name)
+            metrics.read_from(partial(limiter.refused, name), "rate_limit_refused_total", policy=name)
         for name, outcomes in _OUTCOMES.items():
             for outcome in outcomes:
                 metrics.counter(name, outcome=outcome)
         for result, status in product(RESULT_BYTES, ("pending", "valid", "invalid")):
             metrics.counter("runs_total", result=result, status=status)
-        metrics.counter("run_conflicts_total")
+        for family in FAMILIES:
+            if not family.labels and family.kind is Kind.COUNTER:
+                metrics.counter(family.name)
+            elif not family.labels and family.kind is Kind.HISTOGRAM:
+                metrics.histogram(family.name)
         for refusal in all_refusals():
             metrics.counter("refused_total", code=refusal.code)
 
@@ -219,7 +223,6 @@ class Application:
         """Open and close the resources of the context; run the services in between."""
         context = self.context
         async with AsyncExitStack() as stack:
-            stack.callback(context.metrics.close)
             if context.tracer is not None:
                 context.tracer.start()
                 stack.push_async_callback(asyncio.to_thread, context.tracer.stop)
@@ -245,7 +248,6 @@ class Application:
         context, settings = self.context, self.context.settings
         yield from map(self._sweep, self._sweeps)
         yield self._watch_lag()
-        yield show_gauges(context.metrics)
         if context.holdings.chains:
             yield context.holdings.tokens.keep_fresh()
         if settings.ipfs_pin_url:

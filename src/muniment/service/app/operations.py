@@ -38,7 +38,8 @@ from muniment.service.resources.webhooks.routes import OPERATIONS as WEBHOOKS
 from muniment.service.running.limits.costs import CONTENT, HEALTH, READ, Shed
 from muniment.service.running.limits.disk import reserve_of
 from muniment.service.running.limits.limiter import PROXY_NOTE
-from muniment.service.running.metrics.values import MEDIA_TYPE, render
+from muniment.service.running.metrics.exposition import MEDIA_TYPE, render
+from muniment.service.running.metrics.recorder import show_process
 from muniment.service.running.settings import MIB
 from muniment.service.storage import sqlite_file
 from muniment.service.storage.probe import Probe
@@ -60,7 +61,7 @@ _NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 
     refuses=(UnknownPath,), answers={200: Answer("Prometheus' text format, version 0.0.4", ("text/plain",))},
 )  # fmt: skip
 async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
-    """Read the metrics of all processes of this machine.
+    """Read the metrics of this service.
 
     For the operator's monitoring: only peers in the setting `metrics_from` that use no proxy. All other clients get
     404.
@@ -69,7 +70,7 @@ async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
         request.charge(request.client.client, READ.units)
         raise UnknownPath("no operation has this path; /docs lists them all")
     await context.serving.look_at_gauges()
-    return Ready(render(context.metrics.values), ((b"content-type", MEDIA_TYPE), NO_STORE))
+    return Ready(render(context.metrics), ((b"content-type", MEDIA_TYPE), NO_STORE))
 
 
 def _is_forwarded(names: Iterable[bytes]) -> bool:
@@ -88,7 +89,7 @@ _AGE_SECONDS_MAX: Final = 15.0
 
 
 class MachineGauges:
-    """Sets the gauges when the metrics are read."""
+    """Sets the gauges of the machine and the process when the metrics are read."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """`now_s` is a clock that only goes forward."""
@@ -96,13 +97,13 @@ class MachineGauges:
         self._looked_s = -math.inf
 
     async def look(self, context: Context) -> None:
-        """Set the gauges, those of files at most every 15 seconds; unreadable gauges are absent."""
-        context.metrics.refresh()
+        """Set the gauges, most of them at most every 15 seconds; unreadable gauges are absent."""
         context.metrics.gauge("ready").set(await _is_ready(context))
         if self._now_s() - self._looked_s < _AGE_SECONDS_MAX:
             return
         self._looked_s = self._now_s()
         context.metrics.gauge("build_info", version=version("muniment")).set(1)
+        show_process(context.metrics)
         _look_at_files(context)
 
 

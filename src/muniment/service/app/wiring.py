@@ -128,7 +128,6 @@ def build_context(
     now_ms: Callable[[], int] | None = None,
     monotonic_ms: Callable[[], int] | None = None,
     steady_ms: int = STEADY_MS,
-    metrics: Metrics | None = None,
     database_limits: DatabaseLimits = DATABASE_LIMITS,
 ) -> Context:
     """The context for `settings`. The clocks and chance enter here and nowhere else.
@@ -136,12 +135,10 @@ def build_context(
     A clock `now_ms` without a monotonic one is never judged. `steady_ms` is how long a clock that stepped must be
     steady before it is trusted again.
 
-    `metrics` are shared with the other processes that serve; None: new ones for this process alone.
-
     Blocks in the database can be used only when this is called where the database's event loop runs.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    metrics = metrics or Metrics.of_process()
+    metrics = Metrics()
     tracer = open_tracer(settings.trace_endpoint, settings.trace_ratio)
     database, list_reader = _database(settings, database_limits, DatabaseMetrics(metrics))
     if tracer is not None:

@@ -1,1 +1,1 @@
-"""Metrics of a registry: counts and times, in a file that all its processes share."""
+"""Metrics of a process: counts and times, in its memory."""

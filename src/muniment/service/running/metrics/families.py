@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from hashlib import blake2b
 from typing import Final
 
 PREFIX: Final = "muniment_"
 
 
 class Kind(Enum):
-    """The kind of a metric, and how the values of several processes are combined."""
+    """The kind of a metric."""
 
-    COUNTER = "counter"  # only goes up; the sum of all processes, including ended ones
+    COUNTER = "counter"  # only goes up
     HISTOGRAM = "histogram"  # likewise, for each bucket and for the sum
-    SUM = "sum"  # a gauge of each process: the sum of running processes
-    LATEST = "latest"  # a gauge of the registry: the latest value of a running process
+    GAUGE = "gauge"
 
 
 # 16 buckets: a read takes 0.0001 s, and a request of more than 10 s is a defect.
@@ -38,16 +36,7 @@ class Family:
     @property
     def type(self) -> str:
         """The type in the text format. A count that the system keeps is set like a gauge, but only goes up."""
-        if self.kind is Kind.HISTOGRAM:
-            return "histogram"
-        return "counter" if self.name.endswith("_total") else "gauge"
-
-    @property
-    def width(self) -> int:
-        """The numbers that a series takes: the buckets, the one without a bound and the sum; a gauge and its time."""
-        if self.kind is Kind.HISTOGRAM:
-            return len(self.buckets) + 2
-        return 2 if self.kind is Kind.LATEST else 1
+        return "counter" if self.name.endswith("_total") else self.kind.value
 
 
 def _seconds(name: str, about: str, *labels: str) -> Family:
@@ -57,9 +46,9 @@ def _seconds(name: str, about: str, *labels: str) -> Family:
 _HTTP: Final = (
     Family("http_requests_total", Kind.COUNTER, "Answered requests.", ("method", "route", "status")),
     _seconds("http_request_duration_seconds", "Time from a request's head to its answer.", "method", "route"),
-    Family("http_connections", Kind.SUM, "Open connections."),
-    Family("http_requests_in_flight", Kind.SUM, "Requests that are being served."),
-    Family("http_requests_parked", Kind.SUM, "Refusals that wait before they are sent."),
+    Family("http_connections", Kind.GAUGE, "Open connections."),
+    Family("http_requests_in_flight", Kind.GAUGE, "Requests that are being served."),
+    Family("http_requests_parked", Kind.GAUGE, "Refusals that wait before they are sent."),
     Family("refused_total", Kind.COUNTER, "Requests that were refused, by the code of the problem.", ("code",)),
     Family("rate_limit_units_total", Kind.COUNTER, "Units that were charged to rate limits.", ("policy",)),
     Family("rate_limit_refused_total", Kind.COUNTER, "Requests over a rate limit.", ("policy",)),
@@ -68,11 +57,11 @@ _HTTP: Final = (
 _DATABASE: Final = (
     _seconds("commit_duration_seconds", "Time of a commit, with its fsync."),
     Family("write_group_size", Kind.HISTOGRAM, "Writes that were committed together.", (), _SIZES),
-    Family("writes_waiting", Kind.SUM, "Writes that wait for the database."),
+    Family("writes_waiting", Kind.GAUGE, "Writes that wait for the database."),
     _seconds("database_query_duration_seconds", "Time of a piece of work in a database.", "kind", "target"),
     Family("database_errors_total", Kind.COUNTER, "Work that a database did not do.", ("kind", "target")),
-    Family("replica_lag_seconds", Kind.LATEST, "Age of the data that a replica has.", ("replica",)),
-    Family("sqlite_wal_bytes", Kind.LATEST, "Length of SQLite's write-ahead log."),
+    Family("replica_lag_seconds", Kind.GAUGE, "Age of the data that a replica has.", ("replica",)),
+    Family("sqlite_wal_bytes", Kind.GAUGE, "Length of SQLite's write-ahead log."),
 )
 _REGISTRY: Final = (
     _seconds("wasm_validation_seconds", "Time in which the bundle of an upload was checked."),
@@ -81,27 +70,27 @@ _REGISTRY: Final = (
     Family("intent_moves_total", Kind.COUNTER, "Reports of operators about intents, by the status.", ("outcome",)),
     Family("runs_total", Kind.COUNTER, "Runs that operators sent, by result and status.", ("result", "status")),
     Family("run_conflicts_total", Kind.COUNTER, "Verdicts on a run that another verdict contradicts."),
-    Family("pins_waiting", Kind.LATEST, "Bundles that wait to be pinned."),
+    Family("pins_waiting", Kind.GAUGE, "Bundles that wait to be pinned."),
 )
 _FEED: Final = (
-    Family("tlog_entries", Kind.LATEST, "Entries of the transparency log."),
-    Family("tlog_signed_entries", Kind.LATEST, "Entries of its last checkpoint."),
-    Family("tlog_checkpoint_timestamp_seconds", Kind.LATEST, "Time of its last checkpoint."),
-    Family("tlog_halted", Kind.LATEST, "1 while the transparency log is frozen or halted, otherwise 0."),
-    Family("feed_streams", Kind.SUM, "Streams of the change feed, and polls that wait for it."),
+    Family("tlog_entries", Kind.GAUGE, "Entries of the transparency log."),
+    Family("tlog_signed_entries", Kind.GAUGE, "Entries of its last checkpoint."),
+    Family("tlog_checkpoint_timestamp_seconds", Kind.GAUGE, "Time of its last checkpoint."),
+    Family("tlog_halted", Kind.GAUGE, "1 while the transparency log is frozen or halted, otherwise 0."),
+    Family("feed_streams", Kind.GAUGE, "Streams of the change feed, and polls that wait for it."),
     Family("feed_events_sent_total", Kind.COUNTER, "Events that were sent to streams."),
     Family("feed_streams_aborted_total", Kind.COUNTER, "Streams whose clients did not read."),
 )
 _WEBHOOKS: Final = (
     Family("webhook_attempts_total", Kind.COUNTER, "Requests to receivers of webhooks.", ("outcome",)),
-    Family("webhooks", Kind.LATEST, "Webhooks.", ("status",)),
-    Family("webhook_backlog_seconds", Kind.LATEST, "Age of the oldest event that waits for a receiver that answers."),
+    Family("webhooks", Kind.GAUGE, "Webhooks.", ("status",)),
+    Family("webhook_backlog_seconds", Kind.GAUGE, "Age of the oldest event that waits for a receiver that answers."),
 )
 _CHAINS: Final = (
     _seconds("rpc_request_duration_seconds", "Time of a request to a node of a chain.", "chain"),
     Family("rpc_errors_total", Kind.COUNTER, "Requests to nodes of a chain that failed.", ("chain",)),
-    Family("watcher_behind_blocks", Kind.LATEST, "Blocks that the watcher has not read yet.", ("chain",)),
-    Family("watcher_step_timestamp_seconds", Kind.LATEST, "Time of the watcher's last step with a chain.", ("chain",)),
+    Family("watcher_behind_blocks", Kind.GAUGE, "Blocks that the watcher has not read yet.", ("chain",)),
+    Family("watcher_step_timestamp_seconds", Kind.GAUGE, "Time of the watcher's last step with a chain.", ("chain",)),
 )
 _TLOG: Final = (
     Family(
@@ -110,35 +99,16 @@ _TLOG: Final = (
     ),
 )  # fmt: skip
 _MACHINE: Final = (
-    Family("disk_free_bytes", Kind.LATEST, "Free room on the disk of the data directory."),
-    Family("disk_size_bytes", Kind.LATEST, "Size of the disk of the data directory."),
-    Family("backup_age_seconds", Kind.LATEST, "Age of the newest complete backup; absent without a backup."),
-    Family("ready", Kind.LATEST, "1 if requests can be served, else 0."),
-    Family("build_info", Kind.LATEST, "Always 1.", ("version",)),
-    Family("process_cpu_seconds_total", Kind.LATEST, "CPU time of a process.", ("worker",)),
-    Family("process_resident_memory_bytes", Kind.LATEST, "Memory of a process.", ("worker",)),
-    Family("process_open_fds", Kind.LATEST, "Open file descriptors of a process.", ("worker",)),
-    Family("process_start_time_seconds", Kind.LATEST, "Start of a process, in seconds since 1970.", ("worker",)),
+    Family("disk_free_bytes", Kind.GAUGE, "Free room on the disk of the data directory."),
+    Family("disk_size_bytes", Kind.GAUGE, "Size of the disk of the data directory."),
+    Family("backup_age_seconds", Kind.GAUGE, "Age of the newest complete backup; absent without a backup."),
+    Family("ready", Kind.GAUGE, "1 if requests can be served, else 0."),
+    Family("build_info", Kind.GAUGE, "Always 1.", ("version",)),
+    Family("process_cpu_seconds_total", Kind.GAUGE, "CPU time of the process."),
+    Family("process_resident_memory_bytes", Kind.GAUGE, "Memory of the process."),
+    Family("process_open_fds", Kind.GAUGE, "Open file descriptors of the process."),
+    Family("process_start_time_seconds", Kind.GAUGE, "Start of the process, in seconds since 1970."),
 )
 
 FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_WEBHOOKS, *_CHAINS, *_TLOG, *_MACHINE)
 BY_NAME: Final = {each.name: each for each in FAMILIES}
-# The mark of the layout, in the file's name: other metrics or buckets use another file.
-LAYOUT: Final = blake2b(repr(FAMILIES).encode(), digest_size=4).hexdigest()
-
-
-def series_name(family: Family, labels: dict[str, str]) -> str:
-    """The name of a series in the text format, without the prefix. Raises `KeyError` for a missing label."""
-    if not family.labels:
-        return family.name
-    pairs = ",".join([f'{name}="{_escaped(labels[name])}"' for name in family.labels])
-    return f"{family.name}{{{pairs}}}"
-
-
-def family_of(series: str) -> Family | None:
-    """The metric of a series; None for an unknown name."""
-    return BY_NAME.get(series.partition("{")[0])
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -2,133 +2,126 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import structlog
-
-from muniment.service.running.metrics.families import BY_NAME, FAMILIES, SECONDS, Kind, family_of, series_name
-from muniment.service.running.metrics.values import Values
+from muniment.service.running.metrics.families import BY_NAME, SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# The values of a series' labels, in the order of its metric.
+Labels: TypeAlias = tuple[str, ...]
 
 # The methods of operations; all others share one label.
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # The route of a request without an operation.
 UNMATCHED: Final = "unmatched"
 
-_log = structlog.get_logger(__name__)
-
 
 class Counter:
     """A number that only goes up."""
 
-    __slots__ = ("_place", "_values")
+    __slots__ = ("value",)
 
-    def __init__(self, values: memoryview[float], place: int) -> None:
-        """Count at `place`."""
-        self._values = values
-        self._place = place
+    def __init__(self) -> None:
+        """Begin at 0."""
+        self.value: float = 0
 
     def add(self, count: float = 1) -> None:
         """Add `count`, which is not negative."""
-        self._values[self._place] += count
+        self.value += count
 
 
 class Histogram:
-    """A distribution of sizes."""
+    """A distribution of sizes: `counts` by the bucket, the last one without a bound, and the `sum`."""
 
-    __slots__ = ("_bounds", "_place", "_sum", "_values")
+    __slots__ = ("_bounds", "counts", "sum")
 
-    def __init__(self, values: memoryview[float], place: int, bounds: tuple[float, ...]) -> None:
-        """Count at `place`: the buckets, the unbounded bucket, the sum."""
-        self._values = values
-        self._place = place
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        """Begin without sizes; `bounds` are the upper ones of the buckets."""
         self._bounds = bounds
-        self._sum = place + len(bounds) + 1
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum: float = 0
 
     def observe(self, size: float) -> None:
         """Count `size` in the first bucket whose bound is not smaller."""
-        values = self._values
-        values[self._place + bisect_left(self._bounds, size)] += 1
-        values[self._sum] += size
+        self.counts[bisect_left(self._bounds, size)] += 1
+        self.sum += size
 
 
 class Gauge:
-    """A number that goes up and down."""
+    """A number that goes up and down; None: it is not shown."""
 
-    __slots__ = ("_is_latest", "_now_s", "_place", "_values")
+    __slots__ = ("value",)
 
-    def __init__(self, values: memoryview[float], place: int, now_s: Callable[[], float], *, is_latest: bool) -> None:
-        """Keep the number at `place`; a gauge of the whole registry has its time after it."""
-        self._values = values
-        self._place = place
-        self._now_s = now_s
-        self._is_latest = is_latest
+    def __init__(self) -> None:
+        """Begin without a number."""
+        self.value: float | None = None
 
     def set(self, value: float) -> None:
         """Set the number."""
-        self._values[self._place] = value
-        if self._is_latest:
-            self._values[self._place + 1] = self._now_s()
+        self.value = value
 
     def forget(self) -> None:
         """Remove the number, as before the first `set`."""
-        self._values[self._place] = 0
-        if self._is_latest:
-            self._values[self._place + 1] = 0
+        self.value = None
 
 
 class Metrics:
-    """The metrics of one process.
+    """The metrics of a process. They begin anew with it.
 
-    Methods are called in the thread of the event loop: two threads that count the same series lose counts.
+    Two threads that count the same series lose counts, so most methods are called in the thread of the event loop.
     """
 
-    def __init__(self, values: Values, *, role: str = "serve", now_s: Callable[[], float] = time.monotonic) -> None:
-        """Count in `values`. `now_s` is a clock that the machine's processes have in common."""
-        self.values = values
-        # The value of the label `worker`: what the process does, and its region.
-        self.worker = f"{role}-{values.region}"
-        self._now_s = now_s
-        # By name and labels, which are few.
+    def __init__(self) -> None:
+        """Begin without a series."""
+        self._counters: defaultdict[str, dict[Labels, Counter]] = defaultdict(dict)
+        # The same by name, labels and their values, which are found sooner.
         self._known: dict[tuple[str | tuple[str, str], ...], Counter] = {}
-        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
-        # The third element is the part that its counter has counted already.
-        self._counters: list[tuple[Counter, Callable[[], float], float]] = []
+        self._gauges: defaultdict[str, dict[Labels, Gauge]] = defaultdict(dict)
+        self._reads: defaultdict[str, dict[Labels, Callable[[], float]]] = defaultdict(dict)
+        self.histograms: defaultdict[str, dict[Labels, Histogram]] = defaultdict(dict)
         self.requests = Requests(self)
-        self._forget_gauges()
-        for family in FAMILIES:  # a count of 0 differs from a missing count
-            if not family.labels:
-                self.place(family.name, {})
-        self.values.save()  # the other processes see at once that the gauges are removed
-
-    @classmethod
-    def of_process(cls) -> Self:
-        """Metrics of this process alone: of a command or a test."""
-        return cls(Values.of_process())
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of the metric `name` with these labels. Raises `KeyError` for a name that no metric has."""
-        key = name, *labels.items()
-        if (counter := self._known.get(key)) is None:
-            counter = self._known[key] = Counter(self.values.own, self.place(name, labels))
+        if (counter := self._known.get((name, *labels.items()))) is None:
+            counter = self._counters[name].setdefault(_labels_of(name, labels), Counter())
+            self._known[name, *labels.items()] = counter
         return counter
 
     def histogram(self, name: str, **labels: str) -> Histogram:
         """The histogram, likewise."""
-        return Histogram(self.values.own, self.place(name, labels), BY_NAME[name].buckets)
+        key, known = _labels_of(name, labels), self.histograms[name]
+        if (histogram := known.get(key)) is None:
+            histogram = known[key] = Histogram(BY_NAME[name].buckets)
+        return histogram
 
     def gauge(self, name: str, **labels: str) -> Gauge:
         """The gauge, likewise."""
-        is_latest = BY_NAME[name].kind is Kind.LATEST
-        return Gauge(self.values.own, self.place(name, labels), self._now_s, is_latest=is_latest)
+        key, known = _labels_of(name, labels), self._gauges[name]
+        if (gauge := known.get(key)) is None:
+            gauge = known[key] = Gauge()
+        return gauge
+
+    def read_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
+        """Show what `read` returns as the number of a gauge or a counter, whenever the metrics are shown."""
+        self._reads[name][_labels_of(name, labels)] = read
+
+    def numbers(self, name: str) -> dict[Labels, float]:
+        """The numbers of all series of a counter or a gauge."""
+        return {
+            **{labels: counter.value for labels, counter in self._counters[name].items()},
+            **{labels: gauge.value for labels, gauge in self._gauges[name].items() if gauge.value is not None},
+            **{labels: read() for labels, read in self._reads[name].items()},
+        }
 
     def node_asked(self, chain_id: int, seconds: float) -> None:
         """Count a request to a node of a chain that took `seconds`."""
@@ -138,43 +131,9 @@ class Metrics:
         """Count a request to a node that was unreachable, sent garbage, or serves another chain."""
         self.counter("rpc_errors_total", chain=str(chain_id)).add()
 
-    def read_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
-        """Set a gauge to what `read` returns, at every `refresh`."""
-        self._gauges.append((self.gauge(name, **labels), read))
 
-    def count_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
-        """Count by how much the number that `read` returns has grown, at every `refresh`.
-
-        Code that must count in nanoseconds keeps its own number.
-        """
-        self._counters.append((self.counter(name, **labels), read, read()))
-
-    def refresh(self) -> None:
-        """Update the gauges and counters that are read from functions, and show all numbers to the other processes."""
-        for gauge, read in self._gauges:
-            gauge.set(read())
-        for index, (counter, read, counted) in enumerate(self._counters):
-            number = read()
-            counter.add(number - counted)
-            self._counters[index] = counter, read, number
-        self.values.save()
-
-    def close(self) -> None:
-        """Stop counting for this process; its counts stay."""
-        self.values.close()
-
-    def place(self, name: str, labels: dict[str, str]) -> int:
-        """The place of the series in the memory of this process, likewise."""
-        family = BY_NAME[name]
-        return self.values.place(series_name(family, labels), family.width)
-
-    def _forget_gauges(self) -> None:
-        """Zero the gauges of the previous process of this region."""
-        for each in self.values.series():
-            family = family_of(each.name)
-            if family is not None and family.kind in (Kind.SUM, Kind.LATEST):
-                for place in range(each.place, each.place + each.width):
-                    self.values.own[place] = 0
+def _labels_of(name: str, labels: dict[str, str]) -> Labels:
+    return tuple([labels[each] for each in BY_NAME[name].labels])
 
 
 class Requests:
@@ -183,84 +142,50 @@ class Requests:
     def __init__(self, metrics: Metrics) -> None:
         """Count for `metrics`."""
         self._metrics = metrics
-        self._values = metrics.values.own
-        # By method and route: the places of the counts by status, the place of the times.
-        self._places: dict[tuple[str, str], tuple[dict[int, int], int]] = {}
+        # By method and route: the counts by status, and the times.
+        self._known: dict[tuple[str, str], tuple[dict[int, Counter], Histogram]] = {}
 
     def record(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer of an operation: method, path template, status and duration."""
-        values = self._values
         try:
-            statuses, times = self._places[method, route]
-            values[statuses[status]] += 1
+            statuses, times = self._known[method, route]
+            statuses[status].value += 1
         except KeyError:
             times = self._enter(method, route, status)
-        values[times + bisect_left(SECONDS, seconds)] += 1
-        values[times + 17] += seconds  # after 16 buckets and the unbounded bucket
+        times.counts[bisect_left(SECONDS, seconds)] += 1
+        times.sum += seconds
 
     def record_refused(self, method: str, route: str, status: int) -> None:
         """Count an answer without an operation; the method is any text."""
         method = method if method in _METHODS else "other"
         self._metrics.counter("http_requests_total", method=method, route=route, status=str(status)).add()
 
-    def _enter(self, method: str, route: str, status: int) -> int:
-        """Count the first answer of a method and route; returns the place of the times."""
-        metrics = self._metrics
-        if (found := self._places.get((method, route))) is None:
-            times = metrics.place("http_request_duration_seconds", {"method": method, "route": route})
-            found = self._places[method, route] = ({}, times)
-        place = metrics.place("http_requests_total", {"method": method, "route": route, "status": str(status)})
-        found[0][status] = place
-        self._values[place] += 1
-        return found[1]
+    def _enter(self, method: str, route: str, status: int) -> Histogram:
+        """Count the first answer of a method and route with this status; returns the times."""
+        times = self._metrics.histogram("http_request_duration_seconds", method=method, route=route)
+        statuses, _ = self._known.setdefault((method, route), ({}, times))
+        statuses[status] = self._metrics.counter("http_requests_total", method=method, route=route, status=str(status))
+        statuses[status].add()
+        return times
 
 
-def open_metrics(directory: Path, *, role: str = "serve") -> Metrics:
-    """The metrics of a process, in the file of `directory`; if that fails, of this process alone, with a warning."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Metrics(Values.at(directory), role=role)
-    except OSError as error:
-        _log.warning("metrics are counted by each process for itself", reason=str(error))
-        return Metrics(Values.of_process(), role=role)
-
-
-# Seconds between two updates. The process that answers GET /metrics updates its own gauges first.
-_LOOK_SECONDS: Final = 1.0
-# Counting thousands of open descriptors takes milliseconds.
-_PROCESS_LOOKS: Final = 15
 _OWN: Final = Path("/proc/self")
 
 
-async def show_gauges(metrics: Metrics) -> None:
-    """Show the gauges of this process until it is cancelled."""
-    own = _Process(metrics)
-    looks = 0
-    while True:
-        metrics.refresh()
-        if looks % _PROCESS_LOOKS == 0:
-            own.look()
-        looks += 1
-        await asyncio.sleep(_LOOK_SECONDS)
+def show_process(metrics: Metrics) -> None:
+    """Set CPU time, memory and descriptors of this process; the last two where the system has `/proc`.
+
+    Counting thousands of open descriptors takes milliseconds.
+    """
+    metrics.gauge("process_cpu_seconds_total").set(time.process_time())
+    metrics.gauge("process_start_time_seconds").set(_started_s())
+    with suppress(OSError):  # the system has no /proc
+        pages = int((_OWN / "statm").read_text().split()[1])  # proc(5): the second number is the resident set
+        metrics.gauge("process_resident_memory_bytes").set(pages * os.sysconf("SC_PAGE_SIZE"))
+        metrics.gauge("process_open_fds").set(sum(1 for _ in (_OWN / "fd").iterdir()))
 
 
-class _Process:
-    """CPU time, memory and descriptors of this process; the last two where the system has `/proc`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._cpu = metrics.gauge("process_cpu_seconds_total", worker=metrics.worker)
-        self._memory = metrics.gauge("process_resident_memory_bytes", worker=metrics.worker)
-        self._descriptors = metrics.gauge("process_open_fds", worker=metrics.worker)
-        metrics.gauge("process_start_time_seconds", worker=metrics.worker).set(_started_s())
-
-    def look(self) -> None:
-        self._cpu.set(time.process_time())
-        with suppress(OSError):  # the system has no /proc
-            pages = int((_OWN / "statm").read_text().split()[1])  # proc(5): the second number is the resident set
-            self._memory.set(pages * os.sysconf("SC_PAGE_SIZE"))
-            self._descriptors.set(sum(1 for _ in (_OWN / "fd").iterdir()))
-
-
+@cache
 def _started_s() -> float:
     """The start of this process, in seconds since 1970; where the system has no /proc, the start of its metrics."""
     with suppress(OSError, StopIteration):
@@ -283,7 +208,7 @@ class DatabaseMetrics:
 
     def __init__(self, metrics: Metrics | None = None, target: str = PRIMARY) -> None:
         """`target` is `primary`, or the place of a replica in the settings. None: the metrics are unused."""
-        metrics = metrics or Metrics.of_process()
+        metrics = metrics or Metrics()
         self._metrics = metrics
         self._target = target
         # Short reads; on PostgreSQL a batch of equal reads counts once.
