@@ -236,7 +236,6 @@ async def test_the_machine_is_described(client: httpx2.AsyncClient, context: Con
     is_sqlite = context.settings.database_url.startswith("sqlite")
     assert (found.value("sqlite_wal_bytes") is not None) == is_sqlite
     assert found.value("backup_age_seconds") is None
-    assert found.value("pins_waiting") is None
 
 
 async def test_a_touched_mark_is_a_backup(client: httpx2.AsyncClient, context: Context) -> None:

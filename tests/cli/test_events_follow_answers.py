@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from middle import Answered, Behaviour, Middle, always, before
-from muniment.cli import events
+from muniment.cli.client import patience
 from muniment.cli.main import main
 
 EVENT: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_the_410_of_another_server_does_not_move_a_position(middle: Middle) -> N
 def test_a_warning_is_one_line_without_what_a_terminal_would_obey(
     middle: Middle, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_PAUSES", (0,))
+    monkeypatch.setattr(patience, "PAUSES_S", (0,))
     done = followed(middle, in_turn(problem(status, "x"), problem(status, "x"), problem(404)))
     warning, *_ = done.stderr.splitlines()
     assert f"answers {status}: {ESCAPED}" in warning

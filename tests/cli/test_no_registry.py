@@ -21,6 +21,7 @@ ASKS = {
     "triggers list", "triggers show", "triggers follow", "triggers deactivate", "intents list", "intents show",
     "intents follow", "intents download", "intents put", "intents propose", "intents log", "intents move", "completion",
     "runs list", "runs show", "runs verify", "run", "relayer explain", "tlog verify", "tlog replay",
+    "blocks pin",
 }  # fmt: skip
 NEEDS = {
     "verify": [],
@@ -42,9 +43,6 @@ NEEDS = {
     "intents release": ["0x" + "0a" * 32],
     "intents watch": ["--once"],
     "runs prune": ["--older", "30d"],
-    "pins list": [],
-    "pins retry": [],
-    "pins recheck": [],
     "webhooks add": ["https://hooks.example.org/"],
     "webhooks list": [],
     "webhooks show": ["mnh_" + "0a" * 16],
@@ -123,8 +121,7 @@ def test_a_registry_of_an_absolute_path_needs_no_data_directory(tmp_path: Path, 
 def test_an_empty_list_says_so(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
     for name, words in {
-        "operators list": "no operators", "operators audit": "no writes", "pins list": "no bundles wait",
-        "pins list --pinned": "no pinned bundles",
+        "operators list": "no operators", "operators audit": "no writes",
     }.items():  # fmt: skip
         result = CliRunner().invoke(main, [*name.split(), "--data-dir", str(tmp_path)])
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{words}\n")

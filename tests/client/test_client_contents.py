@@ -40,6 +40,7 @@ def reads(world: Lying) -> dict[str, Read]:
         "sign": lambda registry, _: registry.triggers.sign(draft(world.cid, input=GIVEN, config=event())),
         "trigger": lambda registry, _: registry.triggers.get(world.sigs[0]),
         "download": lambda registry, folder: registry.functions.download(world.cid, folder / "copy"),
+        "car": lambda registry, _: registry.functions.car(world.cid),
     }
 
 
@@ -91,7 +92,7 @@ def forgeries(car: bytes) -> Iterator[tuple[str, bytes]]:
     yield "another function", car_of(Bundle(inputs={**INPUTS, "to": "bytes32"}))
 
 
-@pytest.mark.parametrize("name", ["manifest", "get", "sign", "trigger", "download"])
+@pytest.mark.parametrize("name", ["manifest", "get", "sign", "trigger", "download", "car"])
 def test_content_with_another_cid_is_refused(lying: Lying, name: str, tmp_path: Path) -> None:
     read = reads(lying)[name]
     with lying.registry() as registry:
@@ -110,6 +111,32 @@ def test_content_with_another_cid_is_refused(lying: Lying, name: str, tmp_path: 
             found.append(told)
     assert found == []
     assert not folder.exists(), "a download writes nothing before all is checked"
+
+
+def test_a_car_is_the_whole_bundle_and_has_nothing_else(lying: Lying) -> None:
+    with lying.registry() as registry:
+        car = registry.functions.car(lying.cid)
+    roots, sections = parts(car)
+    (root,), (first, *others) = roots, sections
+    other = CidParts(1, root.codec, root.hash_code, root.digest)
+    found: list[str] = []
+    for told, forged in {
+        "a block of another function after it": joined(roots, [*sections, *parts(car_of(Bundle("Other")))[1]]),
+        "a block twice": joined(roots, [*sections, first]),
+        "another order": joined(roots, [first, *others[::-1]]),
+        "two roots": joined((root, others[0][0]), sections),
+        "no root": joined((), sections),
+        "the other version of the root": joined((other,), sections),
+        "a block under another version of its CID": joined(roots, [(other, first[1]), *others]),
+    }.items():
+        with lying.registry(verify=False) as registry, lying.middle.behaving(sending(forged)):
+            try:
+                registry.functions.car(lying.cid)
+            except Forged:
+                continue
+            found.append(told)
+    assert found == []
+    assert joined(roots, sections) == car
 
 
 def test_the_manifest_needs_no_module(lying: Lying) -> None:

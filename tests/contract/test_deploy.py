@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 
 from golden import ROOT
 
 from each_row import each_row
-from muniment.service.running.settings import Settings, variable
+from muniment.service.running.environment import known_variables
 from muniment.service.storage.postgres import connection
 
 _DEPLOY = ROOT / "deploy"
@@ -18,9 +17,9 @@ _FILES = sorted(each for each in _DEPLOY.rglob("*") if each.is_file())
 
 
 @each_row("file", _FILES, ids=[str(file.relative_to(_DEPLOY)) for file in _FILES])
-def test_variables_that_a_file_sets_are_settings(file: Path) -> None:
+def test_variables_that_a_file_sets_are_read(file: Path) -> None:
     named = set(re.findall(r"\bMUNIMENT_[A-Z_]+", file.read_text("utf-8")))
-    assert {name.removesuffix("_FILE") for name in named} <= {variable(each.name) for each in fields(Settings)}
+    assert named <= known_variables()
 
 
 def test_kustomize_names_the_image_of_this_version() -> None:

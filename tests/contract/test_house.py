@@ -27,7 +27,6 @@ _OWNERS: Final = {
     "deactivations": ["service/resources/triggers"],
     "functions": ["service/resources/functions"],
     "function_creators": ["service/resources/functions"],
-    "pins": ["service/pins"],
     "users": ["service/resources/users", "service/auth/caller.py"],
     "used_nonces": ["service/auth"],
     "forgotten_nonces": ["service/auth"],
@@ -64,8 +63,6 @@ _EVERYWHERE: Final = ["service/storage/registry_copy.py", "operate"]
 _EXCEPTIONS: Final = {
     # An intent may name a run, which says whether it made the intent.
     "service/resources/intents/run_outputs.py": {"runs"},
-    # It looks for bundles that are not in the queue, and reads the CID of one that is.
-    "service/pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.
     "operate/watch/receipts.py": {"intents", "intent_proposals", "executions"},
     # It shows how far the watcher has read.

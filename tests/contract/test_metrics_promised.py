@@ -28,7 +28,6 @@ PROMISED = {
     "disk_free_bytes": ("gauge",),
     "disk_size_bytes": ("gauge",),
     "backup_age_seconds": ("gauge",),
-    "pins_waiting": ("gauge",),
     "ready": ("gauge",),
     "database_query_duration_seconds": ("histogram", "kind", "target"),
     "database_errors_total": ("counter", "kind", "target"),

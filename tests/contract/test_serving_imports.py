@@ -74,7 +74,9 @@ def test_a_service_with_default_settings_loads_nothing_for_what_it_does_not_do(t
 
 
 def test_a_service_that_asks_other_servers_is_ready_with_what_requests_need(tmp_path: Path) -> None:
-    loaded = loaded_by_service(tmp_path, MUNIMENT_IPFS_PIN_URL="http://127.0.0.1:9")
+    chains = tmp_path / "chains.toml"
+    chains.write_text('[[chains]]\nid = 8453\nrpc_urls = ["http://127.0.0.1:9"]\n')
+    loaded = loaded_by_service(tmp_path, MUNIMENT_CHAINS_FILE=str(chains))
     assert {*REQUESTS, "anyio._backends._asyncio"} <= set(loaded)
 
 

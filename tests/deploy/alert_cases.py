@@ -126,10 +126,6 @@ CASES: Final = (
         "MunimentChainUnreadable", "Chain 8453 is not read: its nodes fail, or its watcher does not ask them",
         _calls(60, 60), _calls(30, 60), 'chain="8453"',
     ),
-    Case(
-        "MunimentPinsStuck", "12 bundles wait to be pinned at registry:8787, as many as half an hour ago or more",
-        {"muniment_pins_waiting": "12x90"}, {"muniment_pins_waiting": "12000-100x90"}, minute=75,
-    ),
     _gauge(
         "MunimentWebhooksLate",
         "Webhooks of registry:8787 get events 6m 40s late, although their receivers answer",

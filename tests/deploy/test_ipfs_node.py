@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import subprocess
-import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +12,11 @@ import httpx2
 import pytest
 from programs import installed
 
-from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, deploy
+import warm
+from builders import EMPTY_WASM, SAMPLES, Bundle
+from follow_command import until
 from muniment.service.running.settings import MIB
+from pinning_world import deployed
 from ports import free_port
 from service import Service
 
@@ -41,30 +42,24 @@ def asked(url: str, command: str) -> httpx2.Response:
     return httpx2.post(f"{url}/api/v0/{command}", timeout=60)
 
 
-def until_pinned(url: str, service: Service, cids: list[str]) -> None:
-    """Wait until the node has pinned just these, and the service knows it."""
+def pinned(url: str, cids: list[str]) -> set[str]:
+    """What the node has pinned, in the spelling of `cids`."""
     base = "base32" if cids[0].startswith("b") else "base58btc"
-    deadline = time.monotonic() + 60
-    while set(asked(url, f"pin/ls?type=recursive&cid-base={base}").json()["Keys"]) != set(cids) or waiting(service):
-        assert time.monotonic() < deadline, (asked(url, "pin/ls?type=recursive").json(), waiting(service))
-        time.sleep(0.1)
+    return set(asked(url, f"pin/ls?type=recursive&cid-base={base}").json()["Keys"])
 
 
-def waiting(service: Service) -> str:
-    return pins(service, "list")
+def words(service: Service, url: str, way: str) -> list[str]:
+    return ["blocks", "pin", "--url", service.url, "--kubo", url, way]
 
 
-def pins(service: Service, command: str) -> str:
-    words = [sys.executable, "-m", "muniment", "pins", command, "--data-dir", service.data_dir]
-    return subprocess.run(words, check=True, timeout=60, capture_output=True, text=True).stdout
+def pin_once(service: Service, url: str) -> str:
+    done = warm.run(*words(service, url, "--once"), timeout=600)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
-def upload(service: Service, *bundles: Bundle) -> list[str]:
-    async def send() -> list[str]:
-        async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
-            return [await deploy(client, bundle, Wallet(1 + number)) for number, bundle in enumerate(bundles)]
-
-    return asyncio.run(send())
+def lines(cids: list[str]) -> str:
+    return "".join(f"pinned {cid}\n" for cid in cids)
 
 
 def large() -> Bundle:
@@ -79,33 +74,50 @@ def large() -> Bundle:
 def test_the_node_pins_each_bundle_under_our_cid_and_serves_its_bytes(tmp_path: Path, profile: str) -> None:
     own = Bundle("Own", wasm=(SAMPLES / "own-big" / "function.wasm").read_bytes())
     bundles = [Bundle("Small"), own, large()]
-    with ipfs_node(tmp_path / "repository", free_port()) as url:
-        environment = {"MUNIMENT_IPFS_PIN_URL": url, "MUNIMENT_UNIXFS_PROFILE": profile}
-        with Service(tmp_path / "data", environment=environment) as service:
-            cids = upload(service, *bundles)
-            until_pinned(url, service, cids)
+    with (
+        ipfs_node(tmp_path / "repository", free_port()) as url,
+        Service(tmp_path / "data", environment={"MUNIMENT_UNIXFS_PROFILE": profile}) as service,
+    ):
+        cids = deployed(service.url, *bundles)
+        assert pin_once(service, url) == lines(cids)
+        assert pinned(url, cids) == set(cids)
+        assert pin_once(service, url) == ""
         for cid, bundle in zip(cids, bundles, strict=True):
             assert asked(url, f"cat?arg={cid}/manifest.json").content == bundle.manifest
             assert asked(url, f"cat?arg={cid}/function.wasm").content == bundle.wasm
 
 
-def test_bundles_that_were_uploaded_while_the_node_was_away_are_pinned_when_it_is_back(tmp_path: Path) -> None:
+def test_a_follower_waits_for_the_node_and_pins_what_is_new(tmp_path: Path) -> None:
     port = free_port()
-    with Service(tmp_path / "data", environment={"MUNIMENT_IPFS_PIN_URL": f"http://127.0.0.1:{port}"}) as service:
-        cids = upload(service, *(Bundle(version=f"1.0.{number}") for number in range(3)))
-        time.sleep(2)
-        with ipfs_node(tmp_path / "repository", port) as url:
-            until_pinned(url, service, cids)
+    with (
+        Service(tmp_path / "data") as service,
+        (tmp_path / "out").open("w") as out,
+        (tmp_path / "err").open("w") as err,
+    ):
+        old = deployed(service.url, *(Bundle(version=f"1.0.{number}") for number in range(3)))
+        follower = warm.popen(
+            words(service, f"http://127.0.0.1:{port}", "--follow"),
+            {**os.environ, "PYTHONPATH": str(warm.UNHURRIED)}, stdout=out.fileno(), stderr=err.fileno(),
+        )  # fmt: skip
+        try:
+            until(lambda: (tmp_path / "err").read_text().endswith("; trying again\n"))
+            with ipfs_node(tmp_path / "repository", port) as url:
+                until(lambda: (tmp_path / "out").read_text() == lines(old))
+                new = deployed(service.url, Bundle("New"))
+                until(lambda: (tmp_path / "out").read_text() == lines([*old, *new]))
+                assert pinned(url, old) == {*old, *new}
+                follower.terminate()
+                assert follower.wait(60) == 143
+        finally:
+            follower.kill()
 
 
-def test_a_node_that_lost_a_pin_gets_it_again_after_a_recheck(tmp_path: Path) -> None:
-    port = free_port()
-    service = Service(tmp_path / "data", environment={"MUNIMENT_IPFS_PIN_URL": f"http://127.0.0.1:{port}"})
-    with ipfs_node(tmp_path / "repository", port) as url, service:
-        cids = upload(service, *(Bundle(version=f"1.0.{number}") for number in range(3)))
-        until_pinned(url, service, cids)
+def test_a_node_that_lost_a_pin_gets_it_again(tmp_path: Path) -> None:
+    with ipfs_node(tmp_path / "repository", free_port()) as url, Service(tmp_path / "data") as service:
+        cids = deployed(service.url, *(Bundle(version=f"1.0.{number}") for number in range(3)))
+        pin_once(service, url)
         assert asked(url, f"pin/rm?arg={cids[1]}").status_code == 200
         assert asked(url, "repo/gc").status_code == 200
-        assert set(asked(url, "pin/ls?type=recursive").json()["Keys"]) == {cids[0], cids[2]}
-        assert pins(service, "recheck") == "3 bundles are due now\n"
-        until_pinned(url, service, cids)
+        assert pinned(url, cids) == {cids[0], cids[2]}
+        assert pin_once(service, url) == lines([cids[1]])
+        assert pinned(url, cids) == set(cids)

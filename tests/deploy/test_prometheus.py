@@ -33,7 +33,6 @@ from watching_world import chains_file
 CHAIN: Final = 8453
 # Metrics without a value in this test, and why.
 ABSENT: Final = {
-    "muniment_pins_waiting": "no IPFS node is set",
     "muniment_watcher_behind_blocks": "no watcher runs: the only node does not answer",
     "muniment_watcher_step_timestamp_seconds": "likewise",
     "muniment_tlog_witness_answers_total": "no witness is named",

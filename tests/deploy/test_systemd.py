@@ -26,7 +26,7 @@ def copies(tmp_path: Path) -> list[Path]:
 
 
 def test_systemd_finds_no_fault_in_the_units(copies: list[Path]) -> None:
-    assert len(copies) == 4
+    assert len(copies) == 5
     done = run(installed("systemd-analyze"), "verify", "--man=no", *copies)
     faults = [line for line in done.stderr.splitlines() if "muniment" in line]
     assert (done.returncode, faults) == (0, [])
@@ -52,8 +52,9 @@ def user_of(name: str) -> str:
     return user
 
 
-def test_the_backup_runs_as_the_user_of_the_service_and_the_relayer_does_not() -> None:
+def test_the_backup_runs_as_the_user_of_the_service_and_what_is_beside_a_registry_does_not() -> None:
     users = {unit.stem: user_of(unit.stem) for unit in SERVICES}
     assert users == {
         "muniment": "muniment", "muniment-backup": "muniment", "muniment-relayer": "muniment-relayer",
+        "muniment-pins": "muniment-pins",
     }  # fmt: skip

@@ -91,7 +91,7 @@ NOT_RUN = {
     "apt install prometheus": "a machine; tests/deploy/test_prometheus.py runs Prometheus",
     "MUNIMENT_HOST=10.0.0.5": "settings; tests/deploy/test_scraping.py reaches /metrics",
     "pip install 'muniment[server,traces]'": "a collector; tests/process/test_traces.py",
-    "muniment pins list": "an IPFS node; tests/cli/test_pins_commands.py, tests/deploy/test_ipfs_node.py",
+    "muniment blocks pin": "an IPFS node; tests/cli/test_blocks_pin.py, tests/deploy/test_ipfs_node.py",
     "muniment doctor --data-dir /var/lib/muniment": "tests/deploy/test_ten_steps.py; tests/cli/test_doctor.py",
     "muniment backup /srv/backup": "two directories of one name; tests/process/test_backup_served.py",
 }  # fmt: skip

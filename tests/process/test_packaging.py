@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from builders import Wallet
+from builders import Bundle, Wallet
+from pin_node import pin_node
+from pinning_world import deployed
 from service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +109,14 @@ def test_a_bare_installation_does_the_job_of_a_developer(bare: Path, tmp_path: P
     sig, is_whole = done.stdout.split()
     assert (len(sig), is_whole) == (132, "True")
     assert sorted(each.name for each in (tmp_path / "copy").iterdir()) == ["function.wasm", "manifest.json"]
+
+
+@pytest.mark.long
+def test_a_bare_installation_lets_a_node_pin(bare: Path, service: Service) -> None:
+    cids = deployed(service.url, Bundle())
+    with pin_node() as node:
+        done = run(bare, "muniment", "blocks", "pin", "--url", service.url, "--kubo", node.url, "--once")
+    assert (done.returncode, done.stderr, node.imports) == (0, "", cids)
 
 
 def test_the_client_loads_no_module_of_a_service_and_few_libraries() -> None:

@@ -53,7 +53,7 @@ OF_THIS_ANSWER = {"x-request-id", "date", "ratelimit"}
 OWNERS = (Wallet(201), Wallet(202))
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 INPUTS = {"limit": "uint256"}
-# Rows as the watcher, an import and a worker of pins leave them.
+# Rows as the watcher and an import leave them.
 FACTS: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
     ("INSERT INTO executions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
      (8453, 17, b"\x01" * 32, b"\x02" * 32, 3, b"\x03" * 20, b"\x04" * 32, "succeeded")),
@@ -67,8 +67,6 @@ FACTS: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
     ("INSERT INTO tlog_tail VALUES (1, 256, ?)", (b"entry",)),
     ("INSERT INTO tlog_tiles VALUES (1, -1, 0, ?)", (b"bundle",)),
     ("INSERT INTO tlog_runs VALUES (1, 2, 3, 1, ?)", (250,)),
-    ("INSERT INTO pins VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-     (b"\x08" * 32, NOW_MS, NOW_MS + 1, 1, 2, 3, "no space “left”", None)),
     ("INSERT INTO leases VALUES (?, ?, ?)", ("watch", "somebody", NOW_MS + 1)),
     ("INSERT INTO time_differences VALUES (?, ?)", (2**20, NOW_MS)),
     ("INSERT INTO forgotten_nonces VALUES (?, ?)", (1, 7)),

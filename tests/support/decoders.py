@@ -21,6 +21,7 @@ from decoder import FIELD, KIB, PLAIN, Decoder, Frames
 from guest_decoders import GUEST_DECODERS
 from muniment.chains import multicall, prices
 from muniment.chains.tokens import parse_token_list
+from muniment.cli.client import kubo
 from muniment.operate.watch.events import event_in
 from muniment.outgoing.streams import HEAD_BYTES_MAX as ANSWER_HEAD_BYTES_MAX, PIECE_BYTES_MAX, _Heads
 from muniment.protocol.evm import abi
@@ -33,7 +34,7 @@ from muniment.protocol.functions.rules import read_manifest
 from muniment.protocol.functions.wasm import check_wasm
 from muniment.protocol.intents.rules import check_intent
 from muniment.protocol.intents.types import AnyNewIntent
-from muniment.protocol.ipfs.cid import decode_cid, decode_cid_bytes
+from muniment.protocol.ipfs.cid import Cid, decode_cid, decode_cid_bytes
 from muniment.protocol.ipfs.dag_pb import decode_node
 from muniment.protocol.ipfs.unixfs import decode_unixfs
 from muniment.protocol.json_text import parse_json
@@ -51,7 +52,6 @@ from muniment.service.http.query import QueryReader
 from muniment.service.http.reply import etag_matches
 from muniment.service.http.request import media_ranges
 from muniment.service.http.uploads import FormParser
-from muniment.service.pins import worker
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
 from muniment.service.resources.functions.store import FunctionQuery
@@ -126,8 +126,8 @@ def _intent(text: bytes) -> object:
 
 def _imported(data: bytes) -> None:
     try:
-        worker.check_imported(data, _ROOT)
-    except worker.PinFailed as error:
+        kubo.check_imported(data, _ROOTS)
+    except kubo.NotPinned as error:
         raise ValueError(str(error)) from error
 
 
@@ -170,7 +170,7 @@ _SIGN_IN = b" wants you to sign in with your Ethereum account:\n"
 _SIGNED_IN = (
     b"0x" + b"11" * 20 + b"\n\n\nURI: a:\nVersion: 1\nChain ID: 1\nNonce: 12345678\nIssued At: 2026-11-20T19:48:00Z"
 )
-_ROOT = decode_cid("QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4")
+_ROOTS = kubo.spellings(Cid.parse("QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"))
 _RING = ring_of((bytes(range(32)),))
 
 JSON_FRAMES: Frames = ((b"", b""), (b"[", b"]"), (b'["', b"]"), (b'{"a":"', b""), (b'{"a":{', b"}}"))
@@ -452,10 +452,10 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "an import by an IPFS node",
         _imported,
-        ("pins._object parse_json", "pins.check_imported splitlines", "pins.reason split"),
+        (),
         frames=(*JSON_FRAMES, (b'{"Root":{"Cid":{"/":"', b'"}}}'), (b'{"Message":"', b'"}')),
     ),
-    Decoder("an error of an IPFS node", worker.message, ("pins.message parse_json",), frames=JSON_FRAMES),
+    Decoder("an error of an IPFS node", lambda data: kubo.reason(kubo.message(data)), (), frames=JSON_FRAMES),
     Decoder(
         "the URL of a receiver",
         _text(lambda text: check_url(WebhookUrl.parse(text), allow_private=False)),
@@ -561,7 +561,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "intents._decoder Decoder",
             "webhooks._types_decoder Decoder",
             "webhooks._filters_decoder Decoder",
-            "pins.cid_of decode",
             "relayer.Content.read parse_json",
             "relayer.LoggedEnds.read decode",
             "runs._blocks_decoder Decoder",
@@ -614,7 +613,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "relayer.load_relayer_settings loads",
             "users._EMAIL compile",
             "tracing.traces_url urlsplit",
-            "pins._in_json compile",
             "limits._FORM compile",
             "limits.parse_policies itself",
             "log.read_mark decode",

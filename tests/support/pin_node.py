@@ -1,4 +1,4 @@
-"""An IPFS node for tests: the three commands of Kubo's RPC that the service uses, read strictly, with faults to choose.
+"""An IPFS node for tests: the two commands of Kubo's RPC that are used, read strictly, with faults to choose.
 
 It is strict: an upload must be one form with one CAR file, with correct hashes and a connected DAG.
 """
@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from local_server import LocalServer
 from muniment.protocol.errors import ContentNotFound
 from muniment.protocol.ipfs.car import read_car
-from muniment.protocol.ipfs.cid import CidParts, decode_cid
+from muniment.protocol.ipfs.cid import decode_cid
 from muniment.protocol.ipfs.dag import open_file, walk
 
 OTHER_ROOT = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
@@ -27,11 +27,14 @@ OTHER_ROOT = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
 
 @dataclass
 class PinNode:
-    """State of the node. `fault` names the fault of an import; "": none."""
+    """State of the node. `fault` names the fault of an import; "": none. With `faulty`, of that CID alone."""
 
     port: int = 0
     fault: str = ""
+    faulty: str = ""
     look_status: int = 200
+    # The answer to each look in place of the true one.
+    look_answer: bytes | None = None
     authorization: str | None = None
     # Whether a refusal is JSON, as Go writes it: with `&` and `<` escaped.
     refuses_in_json: bool = False
@@ -39,11 +42,8 @@ class PinNode:
     # Each import that began, and each command with its CID: so tests see who was asked how often.
     imports: list[str] = field(default_factory=list[str])
     looks: list[str] = field(default_factory=list[str])
-    # Holds every import back while it is unset.
+    # Holds every answer back while it is unset.
     may_answer: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    at_once: int = 0
-    at_once_max: int = 0
 
     @property
     def url(self) -> str:
@@ -106,8 +106,6 @@ class _Handler(BaseHTTPRequestHandler):
         command = parts.path.removeprefix("/api/v0/")
         if command == "dag/import":
             return self._import(parse_qs(parts.query))
-        if command == "version":
-            return self._answer(200, b'{"Version":"0.99.0-test","Commit":"","Repo":"16"}')
         if command == "pin/ls":
             return self._look(parse_qs(parts.query))
         return self._answer(404, b"404 page not found")
@@ -116,6 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
         (cid,), kind = query["arg"], query["type"]
         assert kind == ["recursive"]
         self.node.looks.append(cid)
+        self.node.may_answer.wait(30)
+        if self.node.look_answer is not None:
+            return self._answer(200, self.node.look_answer)
         if self.node.look_status in range(300, 400):
             return self._answer(self.node.look_status, b"", location=f"{self.node.url}/api/v0/elsewhere")
         if self.node.look_status != 200:
@@ -132,32 +133,25 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.read(64)
             self.close_connection = True
             return self.connection.close()
-        body = self._body()
-        with node.lock:
-            node.at_once += 1
-            node.at_once_max = max(node.at_once, node.at_once_max)
-        try:
-            root = self._pin(body)
-        finally:
-            with node.lock:
-                node.at_once -= 1
-        return self._say(root)
-
-    def _pin(self, body: bytes) -> str:
-        """Wait as configured, and pin unless a fault is set."""
-        car = _only_file(self.headers["content-type"], body)
+        car = _only_file(self.headers["content-type"], self.rfile.read(int(self.headers["content-length"])))
         roots, _ = read_car(io.BytesIO(car))
-        self.node.imports.append(roots[0].text)
-        self.node.may_answer.wait(30)
-        return self.node.take_in(car) if self.node.fault in {"", "lost answer"} else roots[0].text
+        root = roots[0].text
+        node.imports.append(root)
+        node.may_answer.wait(30)
+        fault = node.fault if node.faulty in {"", root} else ""
+        if fault in {"", "lost answer"}:
+            node.take_in(car)
+        return self._say(root, fault)
 
-    def _say(self, root: str) -> None:
+    def _say(self, root: str, fault: str) -> None:
         def line(cid: str, error: str = "") -> bytes:
             return json.dumps({"Root": {"Cid": {"/": cid}, "PinErrorMsg": error}}).encode() + b"\n"
 
-        fault, stats = self.node.fault, b'{"Stats":{"BlockCount":4,"BlockBytesCount":318}}\n'
+        stats = b'{"Stats":{"BlockCount":4,"BlockBytesCount":318}}\n'
         if fault == "500":
             return self._error("import failed: no space left on device")
+        if fault == "500 of a proxy":
+            return self._answer(500, b"<html>")
         if fault.isdigit():
             return self._answer(int(fault), b"refused")
         if fault == "endless":
@@ -179,16 +173,6 @@ class _Handler(BaseHTTPRequestHandler):
             "nothing": b"",
         }
         return self._answer(200, answers[fault])
-
-    def _body(self) -> bytes:
-        """The chunks of the request (RFC 9112 section 7.1)."""
-        assert self.headers["transfer-encoding"] == "chunked"
-        body = bytearray()
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            assert self.rfile.readline() == b"\r\n"
-        assert self.rfile.readline() == b"\r\n"
-        return bytes(body)
 
     def _stream(self, pieces: Iterator[bytes], *, ends: bool = True) -> None:
         self.send_response(200)
@@ -234,9 +218,3 @@ def _slowly(piece: bytes) -> Iterator[bytes]:
     while True:
         time.sleep(0.1)
         yield piece
-
-
-def v1(cid: str) -> str:
-    """The CIDv1 of the same block."""
-    parts = decode_cid(cid)
-    return CidParts(1, parts.codec, parts.hash_code, parts.digest).text

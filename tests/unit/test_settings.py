@@ -213,25 +213,15 @@ def test_the_own_url_is_one_that_this_machine_can_reach(host: str, url: str) -> 
     "127.0.0.1:5001", "ftp://127.0.0.1", "http://", "http://me:secret@127.0.0.1:5001", "http://127.0.0.1:99999",
     "http://127.0.0.1:5001?arg=1", "http://127.0.0.1:5001/#a", "http://127.0.0.1:5001/ a", "http://nöde",
 ])  # fmt: skip
-def test_a_node_for_pins_is_a_base_url_without_credentials(url: str) -> None:
-    with pytest.raises(SettingError, match="ipfs_pin_url must be") as refusal:
-        load(IPFS_PIN_URL=url)
+def test_the_public_url_is_a_base_url_without_credentials(url: str) -> None:
+    with pytest.raises(SettingError, match="public_url must be") as refusal:
+        load(PUBLIC_URL=url)
     assert "secret" not in str(refusal.value)
 
 
 @each_row("url", ["http://127.0.0.1:5001", "https://[::1]:5001/", "https://ipfs.example/prefix"])
-def test_a_node_for_pins_may_have_a_path(url: str) -> None:
-    assert load(IPFS_PIN_URL=url).ipfs_pin_url == url
-
-
-def test_the_credentials_of_a_node_for_pins_are_one_header_field_and_shown_nowhere() -> None:
-    settings = load(IPFS_PIN_AUTHORIZATION=f"Bearer {SECRET}")
-    assert settings.shown()["ipfs_pin_authorization"] == MASK
-    assert SECRET not in repr(settings)
-    for bad in (f"Bearer {SECRET}\r\nx-evil: 1", f"Bearer {SECRET}é"):
-        with pytest.raises(SettingError, match="ipfs_pin_authorization has characters") as refusal:
-            load(IPFS_PIN_AUTHORIZATION=bad)
-        assert SECRET not in str(refusal.value)
+def test_the_public_url_may_have_a_path(url: str) -> None:
+    assert load(PUBLIC_URL=url).public_url == url
 
 
 @each_row("name", ["a b", "a+b", "-a", "a\n", "é", "a" * 201])

@@ -1,27 +1,18 @@
-"""`muniment blocks` and `muniment pins`."""
+"""`muniment blocks`."""
 
 from __future__ import annotations
 
 import signal
-import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from muniment.cli import output
-from muniment.cli.options import (
-    common_options,
-    in_database,
-    json_option,
-    json_summary_option,
-    require_database,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    from muniment.service.pins.queue import Pin
+from muniment.cli.client.service import TRIES, FailedError, TryAgainError, connected, failures, place_of, place_options
+from muniment.cli.options import common_options, json_summary_option, require_database, settings_of
+from muniment.cli.removed import removed_command
 
 
 @click.group()
@@ -57,78 +48,38 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
     raise SystemExit(stop.status if summary.interrupted else int(summary.damaged > 0))
 
 
-@click.group()
-def pins() -> None:
-    """The bundles that the IPFS node is to pin."""
+@blocks.command("pin")
+@click.option("--kubo", required=True, metavar="URL", help="RPC of the IPFS node, like http://127.0.0.1:5001.")
+@click.option("--follow/--once", "follows", default=None, help="Wait for new functions, or end after all that exist.")
+@place_options
+def pin_blocks(*, kubo: str, follows: bool | None, **flags: Any) -> None:
+    """Let an IPFS node (Kubo) pin the bundles of a registry.
 
+    Each bundle is checked against its CID before the node gets it. If the node wants credentials, put the header field
+    Authorization into the file that MUNIMENT_KUBO_AUTHORIZATION_FILE names. With --follow a node or a registry that is
+    away is waited for, and a bundle that is refused is tried again, at least once an hour.
 
-@pins.command("list")
-@common_options
-@click.option("--pinned", "is_pinned", is_flag=True, help="Print pinned bundles, newest first.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of bundles.")
-@json_option
-def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
-    """Print the waiting bundles, the longest wait first."""
-    from muniment.protocol.wire import iso_time
-    from muniment.service.pins import queue
-
-    found = in_database(config, flags, lambda db: queue.listed(db, is_pinned=is_pinned, limit=limit))
-    rows = [
-        {
-            "cid": pin.cid, "state": "taken" if pin.is_taken else "pinned" if is_pinned else "waiting",
-            "since": iso_time(pin.waits_since_ms if pin.pinned_at_ms is None else pin.pinned_at_ms),
-            "due": iso_time(pin.due_at_ms) if pin.pinned_at_ms is None else None,
-            "failures": pin.failures, "error": pin.error,
-        }
-        for pin in found
-    ]  # fmt: skip
-    empty = "no pinned bundles" if is_pinned else "no bundles wait"
-    output.print_result(rows, "\n".join(map(_line, found)), as_json=as_json, empty=empty)
-
-
-@pins.command("retry")
-@common_options
-@click.argument("cids", metavar="[CID]...", nargs=-1)
-def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> None:
-    """Let the service try waiting bundles at once. Without a CID: all of them.
-
-    Run it after you have repaired the node. A bundle that is being sent is left alone.
+    Exit status with --once: 0: the node has pinned all; 1: not those that are named; 4: it or the registry does not
+    answer.
     """
-    from muniment.protocol.ipfs.cid import Cid
-    from muniment.service.pins import queue
+    from muniment.cli.client.kubo import Kubo, NodeAway
+    from muniment.cli.client.pins import Pinning
 
-    digests = [Cid.parse(cid).digest for cid in cids]
-    count = in_database(config, flags, lambda db: db.write(lambda tx: queue.retry(tx, _now_ms(), digests)))
-    output.print_text(_due(count))
-
-
-@pins.command("recheck")
-@common_options
-def recheck_pins(config: Path | None, **flags: object) -> None:
-    """Let the service check every pinned bundle at the node. It sends those that the node lacks.
-
-    Run it after you configure another node, or when the node has lost data. A restore does the same.
-    """
-    from muniment.service.pins import queue
-
-    count = in_database(config, flags, lambda db: db.write(lambda tx: queue.recheck(tx, _now_ms())))
-    output.print_text(_due(count))
-
-
-def _line(pin: Pin) -> str:
-    from muniment.protocol.wire import iso_time
-
-    if pin.pinned_at_ms is not None:
-        return f"{pin.cid}  pinned {iso_time(pin.pinned_at_ms)}"
-    times = output.counted(pin.failures, "time")
-    failed = f", failed {times}, next try {iso_time(pin.due_at_ms)}" if pin.failures else ""
-    why = f": {pin.error}" if pin.error else ""
-    return f"{pin.cid}  waiting since {iso_time(pin.waits_since_ms)}{failed}{why}"
+    if follows is None:
+        raise click.UsageError("give --follow or --once")
+    stop = output.StopRequest()
+    with failures(), stop.listening():
+        place = place_of(flags)
+        with Kubo.at(kubo) as node, connected(place, tries=1 if follows else TRIES) as registry:
+            pinning = Pinning(registry, node, stop, waits=follows)
+            try:
+                (pinning.follow if follows else pinning.pin_all)()
+            except NodeAway as error:
+                raise TryAgainError(output.printable(f"{error}. Try again, or see --kubo")) from error
+            except output.StoppedWhileWaiting:
+                raise SystemExit(stop.status) from None
+    if pinning.refusals:
+        raise FailedError(f"{output.counted(pinning.refusals, 'bundle')} not pinned")
 
 
-def _due(count: int) -> str:
-    return f"{output.counted(count, 'bundle')} {'is' if count == 1 else 'are'} due now"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+pins = removed_command("pins", "`muniment blocks pin --kubo URL --follow` pins the bundles, from any machine")

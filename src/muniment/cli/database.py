@@ -66,7 +66,7 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
 
     This is necessary after a return to an earlier state without `muniment restore`: from a dump, a replica that lacked
     writes, Litestream or a copy of the disk. New rows then get the numbers of lost rows, and an earlier cursor would
-    skip them. Run it before the service starts. The IPFS node, if there is one, is asked again about every pin.
+    skip them. Run it before the service starts.
     Nothing else changes, and the command can be repeated.
     """
     from muniment.operate import databases

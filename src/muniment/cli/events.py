@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from muniment.cli import output
+from muniment.cli.client.patience import until_answered
 from muniment.cli.client.service import connected, failures, follow_options, place_of, place_options
 from muniment.cli.output import print_json, printable, shape_options
 
@@ -55,9 +55,6 @@ def _argument(parameter: str) -> str:
 _COLORS: Final = {"created": "green", "recorded": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
 # Signatures and hashes begin like this and go on; the rest is in the JSON.
 _SHORT: Final = 18
-# Pauses after the first, the second, … failure in a row; the last one repeats.
-_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-_RETRY_AFTER_SECONDS_MAX: Final = 300
 _DETAILS: Final = ("result", "status", "version", "proposals", "logs", "signer", "creator", "user")
 
 
@@ -138,38 +135,16 @@ class _Follower:
     def _page(self, after: str | None) -> Page[Event]:
         """The next page; without `after`, an empty one that says where the feed is now."""
         from muniment.client import CursorTooOld, Page
-        from muniment.client.flows.following import PASSING
 
-        for failures_ in count():
+        events = self.registry.events
+        if after is not None:
             try:
-                with self.stop.waiting():
-                    if after is not None:
-                        return self.registry.events.page(after, self.filters)
-                    return Page([], self.registry.events.begin())
+                return until_answered(partial(events.page, after, self.filters), self.stop)
             except CursorTooOld:
                 if not self.begins_again:
                     raise
-                output.print_note("the position is too old, so events were missed: starting with events from now on")
-                after = None
-            except PASSING as error:
-                if not failures_:
-                    output.print_note(f"{_reason(error)}; trying again")
-                with self.stop.waiting():
-                    time.sleep(max(_asked_s(error), _PAUSES[min(failures_, len(_PAUSES) - 1)]))
-        raise AssertionError
-
-
-def _reason(error: Exception) -> str:
-    reply = getattr(error, "answer", None)
-    return str(error) if reply is None else f"the service answers {reply.status}: {error}"
-
-
-def _asked_s(error: Exception) -> float:
-    """The seconds that an answer asks to wait for, at most five minutes."""
-    from muniment.client.retrying import retry_after_s
-
-    reply = getattr(error, "answer", None)
-    return 0 if reply is None else min(retry_after_s(reply.headers, time.time()), _RETRY_AFTER_SECONDS_MAX)
+            output.print_note("the position is too old, so events were missed: starting with events from now on")
+        return Page([], until_answered(events.begin, self.stop))
 
 
 def _runner(command: str, stop: output.StopRequest) -> Callable[[Event], None]:

@@ -27,11 +27,11 @@ _RUN_A_REGISTRY: Final = {
     "doctor": "checks:doctor", "ping": "checks:ping", "backup": "backup:backup", "restore": "backup:restore",
     "secrets": "secrets:secrets", "blocks": "blocks:blocks", "database": "database:database", "epoch": "database:epoch",
     "users": "users:users", "chains": "chains:chains", "operators": "operators:operators",
-    "relayer": "relayer:relayer", "pins": "blocks:pins", "webhooks": "webhooks:webhooks", "tlog": "tlog:tlog",
+    "relayer": "relayer:relayer", "webhooks": "webhooks:webhooks", "tlog": "tlog:tlog",
 }  # fmt: skip
 
 # The commands that are gone.
-_REMOVED: Final[Mapping[str, str]] = {}
+_REMOVED: Final[Mapping[str, str]] = {"pins": "blocks:pins"}
 
 
 class _Commands(MutableMapping[str, click.Command]):

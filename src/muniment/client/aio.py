@@ -119,6 +119,10 @@ class AsyncFunctions(Operations):
         """The files of a function, in memory; every block is checked."""
         return await self._driver.run(functions.download(self._session, cid))
 
+    async def car(self, cid: str) -> bytes:
+        """The bundle of a function as a CAR file (CARv1), in memory; every block is checked."""
+        return await self._driver.run(functions.car(self._session, cid))
+
     async def download(self, cid: str, to: Path | str) -> Bundle:
         """Write the files of a function into the new folder `to`: every block checked, whole or not at all."""
         bundle = await self._driver.run(functions.download(self._session, cid))

@@ -42,6 +42,8 @@ class Blocking:
     http: httpx2.Client
     signer: Signer | None = None
     progress: OnProgress | None = None
+    answer_s_max: float = ANSWER_S_MAX
+    answer_bytes_max: int = ANSWER_BYTES_MAX
     _connections: Connections = field(default_factory=Connections, init=False, repr=False)
 
     def run(self, flow: Flow[T]) -> T:
@@ -69,7 +71,7 @@ class Blocking:
                 error = raised
 
     def _exchange(self, send: Send) -> Reply:
-        exchange = self._connections.exchange(ANSWER_S_MAX)
+        exchange = self._connections.exchange(self.answer_s_max)
         arguments: dict[str, Any] = {
             **_arguments(self.url, send, self.progress),
             "extensions": {"trace": exchange.trace},
@@ -77,13 +79,13 @@ class Blocking:
         try:
             with exchange.watched(), self.http.stream(**arguments) as response:
                 exchange.begin(response.extensions)
-                gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
+                gathered = _Content(response, self.progress, self.answer_bytes_max, takes_gzip=send.takes_gzip)
                 for piece in response.iter_raw():
                     gathered.add(piece)
         except httpx2.RequestError as error:
-            raise (_endless() if exchange.is_over else _unreachable(self.url, error)) from error
+            raise (_endless(self.answer_s_max) if exchange.is_over else _unreachable(self.url, error)) from error
         if exchange.is_over:  # an answer without a length ends where its connection does
-            raise _endless()
+            raise _endless(self.answer_s_max)
         return _reply(response, gathered)
 
 
@@ -124,24 +126,26 @@ class Awaiting:
         arguments = _arguments(self.url, send, self.progress)
         try:
             async with asyncio.timeout(ANSWER_S_MAX), self.http.stream(**arguments) as response:
-                gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
+                gathered = _Content(response, self.progress, ANSWER_BYTES_MAX, takes_gzip=send.takes_gzip)
                 async for piece in response.aiter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
         except TimeoutError as error:
-            raise _endless() from error
+            raise _endless(ANSWER_S_MAX) from error
         except httpx2.RequestError as error:
             raise _unreachable(self.url, error) from error
 
 
 class _Content:
-    """The content of an answer, up to `ANSWER_BYTES_MAX`.
+    """The content of an answer, up to `bytes_max`.
 
     A compressed answer may be a thousand times larger than what arrives, so compression is not offered, and nothing is
     unpacked here.
     """
 
-    def __init__(self, response: httpx2.Response, progress: OnProgress | None, *, takes_gzip: bool) -> None:
+    def __init__(
+        self, response: httpx2.Response, progress: OnProgress | None, bytes_max: int, *, takes_gzip: bool
+    ) -> None:
         """Raises `NotARegistry` for a compressed answer, unless it is by gzip and the step takes that."""
         coding = response.headers.get("content-encoding", "identity").lower()
         if coding != "identity" and not (takes_gzip and coding == "gzip"):
@@ -151,12 +155,13 @@ class _Content:
         is_number = announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX
         self._announced = int(announced) if is_number else 0
         self._progress = progress
+        self._bytes_max = bytes_max
 
     def add(self, piece: bytes) -> None:
         """Raises `NotARegistry` above the limit."""
         length = len(self.gathered) + len(piece)
-        if length > ANSWER_BYTES_MAX:
-            raise NotARegistry(f"answers with more than {ANSWER_BYTES_MAX} bytes")
+        if length > self._bytes_max:
+            raise NotARegistry(f"answers with more than {self._bytes_max} bytes")
         self.gathered += piece
         if self._progress is not None and max(length, self._announced) > _LONG:
             self._progress("download", length, self._announced)
@@ -196,8 +201,8 @@ def _reply(response: httpx2.Response, content: _Content) -> Reply:
     return Reply(response.status_code, headers, bytes(content.gathered))
 
 
-def _endless() -> Unreachable:
-    return Unreachable(f"the answer takes longer than {ANSWER_S_MAX} seconds", sent=True)
+def _endless(seconds: float) -> Unreachable:
+    return Unreachable(f"the answer takes longer than {seconds:g} seconds", sent=True)
 
 
 def _unreachable(url: str, error: httpx2.RequestError) -> Unreachable:

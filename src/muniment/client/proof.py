@@ -19,7 +19,7 @@ from muniment.protocol.functions.rules import MANIFEST, read_manifest
 from muniment.protocol.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
 from muniment.protocol.ipfs.car import read_car
 from muniment.protocol.ipfs.cid import Cid
-from muniment.protocol.ipfs.dag import open_file
+from muniment.protocol.ipfs.dag import open_file, walk
 from muniment.protocol.runs.hashes import evidence, hash_of
 from muniment.protocol.runs.payloads import read_payload
 from muniment.protocol.triggers.rules import consent, deactivation_form, end_date_ms
@@ -27,13 +27,14 @@ from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.triggers.types import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.functions.rules import Manifest
     from muniment.protocol.intents.types import AnyIntent, AnyProposal
     from muniment.protocol.ipfs.block import GetBlock
+    from muniment.protocol.ipfs.cid import CidParts
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import DeactivationForm, Trigger
 
@@ -155,10 +156,7 @@ def file_in(car: bytes, cid: Cid, name: str) -> bytes:
 
     Raises `NotARegistry` for content that does not begin as a CAR file, and `Forged`.
     """
-    try:
-        _, sections = read_car(io.BytesIO(car))
-    except Refusal as refusal:
-        raise NotARegistry(f"answers without a CAR file: {refusal}") from refusal
+    _, sections = _open_car(car)
     try:
         blocks = {part.digest: block for part, block in sections}
         file = open_file(_getter(blocks), cid.parts, [name])
@@ -169,7 +167,45 @@ def file_in(car: bytes, cid: Cid, name: str) -> bytes:
             raise Forged(f"{name} of {cid} has more than {_PIECES_MAX} pieces, more than any registry makes")
         return b"".join(pieces)
     except Refusal as refusal:
-        raise Forged(f"the content of {cid} does not match its CID: {refusal}") from refusal
+        raise _not_of(cid, refusal) from refusal
+
+
+def check_car(car: bytes, cid: Cid) -> None:
+    """Check that a CAR file has the root `cid`, the blocks below it in the order of their links, and nothing else.
+
+    Raises as `file_in`.
+    """
+    roots, sections = _open_car(car)
+    order: list[CidParts] = []
+
+    def get(_: bytes) -> bytes:
+        part, block = next(sections, (None, b""))
+        if part is None:
+            raise Forged("the answer lacks a block")
+        order.append(part)
+        if len(order) > _PIECES_MAX:
+            raise Forged(f"{cid} has more than {_PIECES_MAX} blocks, more than any registry makes")
+        return block
+
+    try:
+        links = [part for part, _ in walk(get, cid.parts)]
+        is_whole = roots == (cid.parts,) and links == order and next(sections, None) is None
+    except Refusal as refusal:
+        raise _not_of(cid, refusal) from refusal
+    if not is_whole:
+        raise Forged(f"the answer has other blocks than those of {cid}")
+
+
+def _open_car(car: bytes) -> tuple[tuple[CidParts, ...], Iterator[tuple[CidParts, bytes]]]:
+    """The roots and the blocks of a CAR file. Raises `NotARegistry` for content that does not begin as one."""
+    try:
+        return read_car(io.BytesIO(car))
+    except Refusal as refusal:
+        raise NotARegistry(f"answers without a CAR file: {refusal}") from refusal
+
+
+def _not_of(cid: Cid, refusal: Refusal) -> Forged:
+    return Forged(f"the content of {cid} does not match its CID: {refusal}")
 
 
 def _getter(blocks: Mapping[bytes, bytes]) -> GetBlock:

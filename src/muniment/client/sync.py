@@ -113,6 +113,10 @@ class Functions(Operations):
         """The files of a function, in memory; every block is checked."""
         return self._driver.run(functions.download(self._session, cid))
 
+    def car(self, cid: str) -> bytes:
+        """The bundle of a function as a CAR file (CARv1), in memory; every block is checked."""
+        return self._driver.run(functions.car(self._session, cid))
+
     def download(self, cid: str, to: Path | str) -> Bundle:
         """Write the files of a function into the new folder `to`: every block checked, whole or not at all."""
         bundle = self._driver.run(functions.download(self._session, cid))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from muniment.protocol.errors import DatabaseUnavailable
-from muniment.service.pins import queue
 from muniment.service.storage import epoch, is_away, open_database
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.service.running.settings import Settings
-    from muniment.service.storage.database import Database, Transaction
+    from muniment.service.storage.database import Database
 
 # A starting program waits this long for its database: a restart takes seconds, a failover half a minute. After that
 # the supervisor restarts the program.
@@ -89,7 +87,7 @@ def migrate(settings: Settings, *, patience_s: float = 0.0) -> list[str]:
 
 def renew_epoch(settings: Settings) -> float:
     """Begin a new epoch, which ends all earlier cursors. Return the seconds until running services use it."""
-    run(settings, lambda database: database.write(_renew_epoch))
+    run(settings, lambda database: database.write(lambda tx: epoch.renew(tx, new_epoch())))
     return epoch.FRESH_SECONDS
 
 
@@ -103,17 +101,11 @@ def begin_epoch_in_file(path: Path) -> None:
     async def begin() -> None:
         database = open_database(url, data_dir=path.parent)
         try:
-            await database.write(_renew_epoch)
+            await database.write(lambda tx: epoch.renew(tx, new_epoch()))
         finally:
             await database.close()
 
     asyncio.run(begin())
-
-
-async def _renew_epoch(tx: Transaction) -> None:
-    """Begin a new epoch, and check every pin again, because the IPFS node may have lost data too."""
-    await epoch.renew(tx, new_epoch())
-    await queue.recheck(tx, time.time_ns() // 1_000_000)
 
 
 def new_epoch() -> int:

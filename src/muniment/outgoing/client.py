@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from types import TracebackType
@@ -131,12 +131,10 @@ class Outgoing:
         """The content at `url`, of at most `bytes_max`. Raises `Unreachable`."""
         return await self._request("GET", url, (), None, seconds_max, partial(content, bytes_max=bytes_max))
 
-    async def send(
-        self, url: str, fields: _Fields, body: bytes | AsyncIterator[bytes], *, seconds_max: float, bytes_max: int
-    ) -> Answer:
-        """The answer of any status to a POST with these header fields. A body in pieces is sent as it is made.
+    async def send(self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int) -> Answer:
+        """The answer of any status to a POST with these header fields.
 
-        Raises `Unreachable`, also when the answer is longer than `bytes_max` or ends early, and the errors of `body`.
+        Raises `Unreachable`, also when the answer is longer than `bytes_max` or ends early.
         """
         return await self._request("POST", url, fields, body, seconds_max, partial(answer, bytes_max=bytes_max))
 
@@ -153,7 +151,7 @@ class Outgoing:
         method: str,
         url: str,
         fields: _Fields,
-        body: bytes | AsyncIterator[bytes] | None,
+        body: bytes | None,
         seconds_max: float,
         read: Callable[[httpcore2.Response], Awaitable[T]],
     ) -> T:

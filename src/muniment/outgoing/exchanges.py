@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -54,7 +54,7 @@ class Exchanges:
         method: str,
         target: httpcore2.URL,
         headers: list[tuple[str, str]],
-        body: bytes | AsyncIterator[bytes] | None,
+        body: bytes | None,
         seconds_max: float,
         read: Callable[[httpcore2.Response], Awaitable[T]],
     ) -> T:

@@ -88,12 +88,12 @@ def test_label_values_come_back_as_they_were_given(metrics: Metrics) -> None:
 
 
 def test_a_gauge_that_was_never_set_is_absent(metrics: Metrics) -> None:
-    pins = metrics.gauge("pins_waiting")
-    assert scraped(metrics).value("pins_waiting") is None
-    pins.set(0)
-    assert scraped(metrics).value("pins_waiting") == 0
-    pins.forget()
-    assert scraped(metrics).value("pins_waiting") is None
+    entries = metrics.gauge("tlog_entries")
+    assert scraped(metrics).value("tlog_entries") is None
+    entries.set(0)
+    assert scraped(metrics).value("tlog_entries") == 0
+    entries.forget()
+    assert scraped(metrics).value("tlog_entries") is None
 
 
 def test_numbers_of_other_rooms_are_read_at_every_look(metrics: Metrics) -> None:

@@ -158,7 +158,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8787"
 DEFAULT_PROFILE: Final = "default"
 _ADDRESS: Final = re.compile(r"(0[xX])?[0-9a-fA-F]{40}")
 # An unreachable service is reported after at most four seconds.
-_TRIES: Final = 4
+TRIES: Final = 4
 _NO_WALLET: Final = (
     "a wallet must sign this: set MUNIMENT_PRIVATE_KEY_FILE, or name a wallet with --wallet (keystore:NAME, rpc:URL, "
     "command:LINE, browser), or log in with `muniment login`"
@@ -257,7 +257,7 @@ def opened(flags: Mapping[str, Any], *, needs: str = "", **more: Any) -> Generat
 
 @contextmanager
 def connected(
-    place: Place, *, needs: str = "", signer: Signer | None = None, tries: int = _TRIES, **more: Any
+    place: Place, *, needs: str = "", signer: Signer | None = None, tries: int = TRIES, **more: Any
 ) -> Generator[Registry]:
     """The client of `place`; `more` are further parameters of `Registry`."""
     from muniment.client import Registry, Retry

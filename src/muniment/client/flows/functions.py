@@ -151,11 +151,24 @@ def manifest(session: Session, cid: str) -> Flow[Manifest]:
     return found
 
 
+def car(session: Session, cid: str) -> Flow[bytes]:
+    """The bundle of a function as a CAR file; every block is checked, even without `verify`."""
+    asked = BundleCid.parse(cid)
+    content = yield from _car(session, asked)
+    proof.check_car(content, asked)
+    return content
+
+
 def download(session: Session, cid: str) -> Flow[Bundle]:
     """The files of a function; every block is checked, even without `verify`."""
     asked = BundleCid.parse(cid)
-    reply = yield from session.answered(Send("GET", target("/ipfs/{}", asked, format="car"), headers=_CAR))
-    return Bundle(*(proof.file_in(reply.content, asked, name) for name in (MANIFEST, WASM)))
+    content = yield from _car(session, asked)
+    return Bundle(*(proof.file_in(content, asked, name) for name in (MANIFEST, WASM)))
+
+
+def _car(session: Session, cid: Cid) -> Flow[bytes]:
+    reply = yield from session.answered(Send("GET", target("/ipfs/{}", cid, format="car"), headers=_CAR))
+    return reply.content
 
 
 def _pieces(data: bytes) -> list[bytes]:

@@ -46,10 +46,6 @@ def _on_postgres(examined: Examined) -> bool:
     return examined.settings.database_url.startswith("postgres")
 
 
-def _pins(examined: Examined) -> bool:
-    return bool(examined.settings.ipfs_pin_url)
-
-
 def _is_witnessed(examined: Examined) -> bool:
     return bool(examined.settings.tlog_name and examined.settings.tlog_policy)
 
@@ -76,17 +72,15 @@ CHECKS: Final = (
     Check("server", "replica", _on_postgres, database.check_replicas),
     Check("records", "clock", _always, database.check_clock),
     Check("records", "signature", _always, database.check_signature),
-    Check("records", "pins", _always, nodes.check_pins),
     Check("blocks", "blocks", _always, database.check_blocks),
     Check("chains", "chains", _always, nodes.check_chains),
-    Check("IPFS node", "IPFS node", _pins, nodes.check_ipfs_node),
     Check("log", "transparency log", _always, log.check_log),
     Check("log", "witnesses", _is_witnessed, log.check_witnesses),
     Check("proxies", "proxies", _always, front.check_proxies),
     Check("service", "service", _has_url, front.check_service),
 )
 # Groups that need the database. They start when the checks of the group `database` have found no fault.
-_AFTER_DATABASE: Final = frozenset({"records", "blocks", "chains", "IPFS node", "log"})
+_AFTER_DATABASE: Final = frozenset({"records", "blocks", "chains", "log"})
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Checks of nodes: the RPC nodes of chains and the watcher that follows them, and the IPFS node and its queue."""
+"""Checks of the RPC nodes of chains, and of the watcher that follows them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from muniment.operate.check_chains import check as check_urls
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.outgoing import Outgoing
 from muniment.protocol.errors import Refusal
-from muniment.service.pins import queue
-from muniment.service.pins.worker import Node, NodeFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,14 +17,10 @@ if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.operate.check_chains import Report
     from muniment.operate.doctor.findings import Examined
-    from muniment.service.pins.queue import Backlog
     from muniment.service.storage.database import Row
 
 # The time for all URLs of one chain. All chains are asked at the same time.
 CHAIN_SECONDS_MAX: Final = 5.0
-IPFS_SECONDS_MAX: Final = 6.0
-# A bundle of the largest size is sent in two minutes; an import of thousands of functions takes longer.
-WAIT_MS_MAX: Final = 3_600_000
 # A running watcher follows within seconds. On the fastest chains this is some minutes.
 BLOCKS_BEHIND_MAX: Final = 100
 
@@ -105,47 +99,3 @@ def judge_watcher(
         else:
             findings.append(ok(shown, check="watcher"))
     return findings
-
-
-async def check_pins(examined: Examined) -> Finding:
-    """Whether bundles wait for long, or fail to be pinned."""
-    try:
-        backlog = await queue.read_backlog(examined.database)
-    except Refusal as refusal:
-        return warn(refusal.detail, "look at the database")
-    return judge_pins(backlog, examined.now_ms) if examined.settings.ipfs_pin_url else judge_unused(backlog)
-
-
-async def check_ipfs_node(examined: Examined) -> Finding:
-    """Whether the IPFS node answers. Its URL is not shown."""
-    settings = examined.settings
-    async with Outgoing(allow_private=True) as outgoing:
-        node = Node(
-            outgoing=outgoing, url=settings.ipfs_pin_url, authorization=settings.ipfs_pin_authorization,
-            look_seconds_max=IPFS_SECONDS_MAX,
-        )  # fmt: skip
-        try:
-            return ok(f"it answers, release {await node.version()}")
-        except NodeFailed as error:
-            remedy = "look at the node, MUNIMENT_IPFS_PIN_URL and MUNIMENT_IPFS_PIN_AUTHORIZATION; uploads go on"
-            return warn(str(error), remedy)
-
-
-def judge_pins(backlog: Backlog, now_ms: int) -> Finding:
-    """The finding about waiting bundles."""
-    shown = f"{backlog.waiting} bundles wait to be pinned"
-    if backlog.stuck:
-        shown = f"{shown}, {backlog.stuck} of them failed {queue.STUCK_FAILURES} times or more"
-        return warn(shown, "see the cause with `muniment pins list`, repair it, then `muniment pins retry`")
-    if backlog.since_ms is not None and now_ms - backlog.since_ms > WAIT_MS_MAX:
-        hours = (now_ms - backlog.since_ms) // 3_600_000
-        return warn(f"{shown}, one for {hours} hours", "look at the node and at the log of the service")
-    return ok(shown if backlog.waiting else "no bundle waits to be pinned")
-
-
-def judge_unused(backlog: Backlog) -> Finding:
-    """The finding when no IPFS node is configured."""
-    if backlog.waiting:
-        remedy = "configure the node again, or ignore it: waiting bundles cost nothing"
-        return warn(f"{backlog.waiting} bundles wait, but MUNIMENT_IPFS_PIN_URL is empty", remedy)
-    return ok("no IPFS node is configured: pinning is off")

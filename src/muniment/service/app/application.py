@@ -31,7 +31,6 @@ from muniment.service.http.envelope import Envelope
 from muniment.service.http.operation import Router
 from muniment.service.http.problems import all_refusals
 from muniment.service.http.request import Limits
-from muniment.service.pins.worker import Pinner
 from muniment.service.resources.feed.hub import Hub
 from muniment.service.resources.feed.reading import remove_old
 from muniment.service.resources.intents.store import mark_expired
@@ -250,8 +249,6 @@ class Application:
         yield self._watch_lag()
         if context.holdings.chains:
             yield context.holdings.tokens.keep_fresh()
-        if settings.ipfs_pin_url:
-            yield Pinner(context, on_count=context.metrics.gauge("pins_waiting").set).run()
         if are_on(settings):
             yield Deliverer(context).run()
         if settings.tlog_name:
@@ -300,8 +297,8 @@ class Application:
 
 
 def _asks_others(context: Context) -> bool:
-    """Whether other servers will be asked: nodes of chains and what goes with them, an IPFS node, or witnesses."""
-    return bool(context.holdings.chains or context.settings.ipfs_pin_url or context.settings.tlog_policy)
+    """Whether other servers will be asked: nodes of chains and what goes with them, or witnesses."""
+    return bool(context.holdings.chains or context.settings.tlog_policy)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

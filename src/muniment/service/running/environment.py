@@ -12,11 +12,11 @@ from muniment.service.running.settings import PREFIX, Settings, variable
 # The variables that commands read beside the settings.
 OF_COMMANDS: Final = (
     "MUNIMENT_URL", "MUNIMENT_PROFILE", "MUNIMENT_WALLET", "MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD",
-    "MUNIMENT_API_KEY", "MUNIMENT_OPERATOR_KEY",
+    "MUNIMENT_API_KEY", "MUNIMENT_OPERATOR_KEY", "MUNIMENT_KUBO_AUTHORIZATION",
 )  # fmt: skip
 # Of these, a variable with this suffix names a file with the value; the same is true of each setting.
 _FILE: Final = "_FILE"
-_WITH_FILE: Final = ("MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD")
+_WITH_FILE: Final = ("MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD", "MUNIMENT_KUBO_AUTHORIZATION")
 # Kubernetes gives containers such variables for a service with the name `muniment` (kubernetes.io/docs, "Service",
 # Discovering services: Environment variables).
 _OF_KUBERNETES: Final = re.compile(r"MUNIMENT_(\w+_)?(SERVICE_(HOST|PORT)|PORT_[0-9]+_(TCP|UDP|SCTP))(_\w+)?")

@@ -9,8 +9,10 @@ from typing import Final
 
 # The name of each, and what to do instead.
 REMOVED: Final[dict[str, str]] = {
+    "ipfs_pin_authorization": "`muniment blocks pin` reads MUNIMENT_KUBO_AUTHORIZATION, or the same with _FILE",
+    "ipfs_pin_url": "`muniment blocks pin --kubo URL --follow` lets an IPFS node pin the bundles",
     "workers": "a service is one process; for more cores run several services on one PostgreSQL database, see "
-    "docs/run/scaling.md"
+    "docs/run/scaling.md",
 }
 _OWNERS_HOOKS: Final = "write on, the default: webhooks belong to operators, and those of owners are gone"
 # Values of settings that have others now, and what to do instead.

@@ -173,12 +173,6 @@ class Settings:
     allow_private_networks: bool = _setting(
         False, "true: RPC nodes and token lists at private and loopback addresses are allowed; for development"
     )
-    ipfs_pin_url: str = _setting(
-        "", "RPC of an IPFS node that pins every bundle, like http://127.0.0.1:5001; empty: none"
-    )
-    ipfs_pin_authorization: str = _setting(
-        "", "Header field `Authorization` for this node, like `Bearer …`, if it wants one", secret=True
-    )
     console: bool = _setting(True, "Pages for people at /console; false: their paths are 404")
     feed: str = _setting("on", "The change feed; off: its operations are 404; events are still stored")
     feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
@@ -250,17 +244,13 @@ class Settings:
         _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 
     def _check_other_servers(self) -> None:
-        """Raise `SettingError` for a malformed URL or credential."""
+        """Raise `SettingError` for a malformed URL."""
         if self.trace_endpoint and not self.trace_endpoint.startswith(("http://", "https://")):
             raise SettingError("trace_endpoint must be an http or https URL")
         if self.trace_ratio and not self.trace_endpoint:
             raise SettingError("trace_ratio needs a trace_endpoint")
-        if not self.ipfs_pin_authorization.isascii() or not self.ipfs_pin_authorization.isprintable():
-            raise SettingError("ipfs_pin_authorization has characters that no header field may have")
-        for name, rest in {"ipfs_pin_url": "credentials belong in ipfs_pin_authorization", "public_url": ""}.items():
-            if (url := getattr(self, name)) and not is_base_url(url):
-                must = f"{name} must be http://host:port or https://host:port, and may have a path"
-                raise SettingError(f"{must}; {rest}" if rest else must)
+        if self.public_url and not is_base_url(self.public_url):
+            raise SettingError("public_url must be http://host:port or https://host:port, and may have a path")
 
     def __repr__(self) -> str:
         """The values of `shown`, which masks secrets."""

@@ -41,7 +41,6 @@ _KEYS: Final[dict[LiteralString, LiteralString]] = {
     "used_nonces": "address nonce_window slot",
     "functions": "seq",
     "function_creators": "seq",
-    "pins": "digest",
     "triggers": "seq",
     "deactivations": "signature",
     "intents": "seq",

@@ -157,7 +157,7 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
 
 async def _register(context: Context, request: Request, creator: Address, bundle: Bundle) -> str:
     """Store the blocks, then the row: a crash in between leaves blocks without a row, never a row without blocks."""
-    settings, manifest = context.settings, bundle.manifest
+    manifest = bundle.manifest
     name, version = manifest.name, str(manifest.version)
     known = await store.find_content(context.database, bundle.content)
     owner = context.limiter.owner(creator.raw)
@@ -184,7 +184,6 @@ async def _register(context: Context, request: Request, creator: Address, bundle
     )  # fmt: skip
     new = store.NewFunction(
         function.cid.digest, bundle.content, dict(manifest.inputs), now_ms, encode(function).decode(),
-        is_to_pin=bool(settings.ipfs_pin_url),
     )  # fmt: skip
     record = await context.database.write(lambda tx: store.insert(tx, new, creator, name, version))
     if known is None:

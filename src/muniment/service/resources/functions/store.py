@@ -14,7 +14,6 @@ from muniment.protocol.functions.rules import name_key
 from muniment.protocol.functions.types import NamePrefix
 from muniment.protocol.ipfs.cid import DAG_PB, Cid
 from muniment.service.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, OFFSET_ROWS_PER_UNIT, Page, PageQuery
-from muniment.service.pins import queue as pins
 from muniment.service.storage.listing import Listed, Part, page_statements, unindexed
 from muniment.service.storage.ordered import OrderedRows
 from muniment.service.storage.pages import read_page
@@ -56,17 +55,13 @@ class FunctionQuery(PageQuery, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NewFunction:
-    """A row to insert: the digest of the root block, the hash of the bundle's bytes (`content`), the record as JSON.
-
-    `is_to_pin`: an IPFS node is to pin the bundle.
-    """
+    """A row to insert: the digest of the root block, the hash of the bundle's bytes (`content`), the record as JSON."""
 
     digest: bytes
     content: bytes
     inputs: dict[str, str]
     created_at_ms: int
     record: str
-    is_to_pin: bool = False
 
 
 async def find_record(database: Reader | Transaction, digest: bytes) -> str | None:
@@ -130,8 +125,6 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
         raise taken
     record = new.record if inserted else await find_content(transaction, new.content)
     assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
-    if new.is_to_pin:
-        await pins.add(transaction, pins.cid_of(record).digest, new.created_at_ms)
     return record
 
 

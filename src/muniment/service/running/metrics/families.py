@@ -70,7 +70,6 @@ _REGISTRY: Final = (
     Family("intent_moves_total", Kind.COUNTER, "Reports of operators about intents, by the status.", ("outcome",)),
     Family("runs_total", Kind.COUNTER, "Runs that operators sent, by result and status.", ("result", "status")),
     Family("run_conflicts_total", Kind.COUNTER, "Verdicts on a run that another verdict contradicts."),
-    Family("pins_waiting", Kind.GAUGE, "Bundles that wait to be pinned."),
 )
 _FEED: Final = (
     Family("tlog_entries", Kind.GAUGE, "Entries of the transparency log."),

@@ -377,19 +377,6 @@ CREATE TABLE forgotten_nonces (
   until_window bigint NOT NULL
 );
 
--- Bundles for an IPFS node: a row for each function that is to be pinned, and stays when it is.
-CREATE TABLE pins (
-  digest bytea PRIMARY KEY CHECK (length(digest) = 32),
-  waits_since_ms bigint NOT NULL,
-  due_at_ms bigint NOT NULL,
-  taken bigint NOT NULL DEFAULT 0 CHECK (taken IN (0, 1)),
-  turn bigint NOT NULL DEFAULT 0,
-  failures bigint NOT NULL DEFAULT 0,
-  error text,
-  pinned_at_ms bigint
-);
-CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
-
 -- The change feed: a row for each change of a trigger, a function, an intent or a run, stored with the change itself.
 -- A row does not change after its transaction. An event of a new row has the row's own number, and one of a later
 -- change takes a number of its own. `kind` is a number of `muniment.service.resources.feed.events.Kind`.

@@ -360,19 +360,6 @@ CREATE TABLE forgotten_nonces (
   until_window INTEGER NOT NULL
 ) STRICT;
 
--- Bundles for an IPFS node: a row for each function that is to be pinned, and stays when it is.
-CREATE TABLE pins (
-  digest BLOB NOT NULL PRIMARY KEY CHECK (length(digest) = 32),
-  waits_since_ms INTEGER NOT NULL,
-  due_at_ms INTEGER NOT NULL,
-  taken INTEGER NOT NULL DEFAULT 0 CHECK (taken IN (0, 1)),
-  turn INTEGER NOT NULL DEFAULT 0,
-  failures INTEGER NOT NULL DEFAULT 0,
-  error TEXT,
-  pinned_at_ms INTEGER
-) STRICT, WITHOUT ROWID;
-CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
-
 -- The change feed: a row for each change of a trigger, a function, an intent or a run, stored with the change itself.
 -- A row does not change after its transaction. `seq` is the order of commits. `kind` is a number of
 -- `muniment.service.resources.feed.events.Kind`.

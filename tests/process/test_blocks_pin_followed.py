@@ -1,0 +1,160 @@
+"""`muniment blocks pin --follow` as a process: it waits for a node and a registry, and ends by a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import warm
+from follow_command import SECONDS_MAX, ended, until
+from middle import Answered, Asked, Forward, Middle, before
+from pin_node import PinNode, pin_node
+from pinning_world import deployed, versions
+from ports import free_port
+from service import Service
+from warm import WarmProcess
+
+# The command with a list that is read again at once while a bundle is refused.
+HASTY = ("-c", "from muniment.cli.client import pins; pins._AGAIN_S = 0; from muniment.__main__ import main; main()")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("registry")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def new(service: Service) -> Callable[[], str]:
+    """Deploys one more function; its CID."""
+    numbers = iter(range(100))
+
+    def deploy() -> str:
+        (cid,) = deployed(service.url, *versions(next(numbers), 1))
+        return cid
+
+    return deploy
+
+
+@pytest.fixture
+def node() -> Iterator[PinNode]:
+    with pin_node() as started:
+        yield started
+
+
+@pytest.fixture
+def middle(service: Service) -> Iterator[Middle]:
+    with before(service.url) as made:
+        yield made
+
+
+@contextmanager
+def following(url: str, kubo: str, home: Path, program: tuple[str, ...] = ("-m", "muniment")) -> Generator[WarmProcess]:
+    """The command, with its outputs in files of `home`; a failed test does not leave it running."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    words = ["blocks", "pin", "--url", url, "--kubo", kubo, "--follow"]
+    environment = {**plain, "HOME": str(home), "PYTHONPATH": str(warm.UNHURRIED)}
+    with (home / "out").open("w") as out, (home / "err").open("w") as error:
+        process = warm.popen(words, environment, program, stdout=out.fileno(), stderr=error.fileno())
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait(SECONDS_MAX)
+
+
+def texts(home: Path) -> tuple[str, str]:
+    return (home / "out").read_text(), (home / "err").read_text()
+
+
+def test_it_pins_all_functions_and_then_each_new_one_until_a_signal(
+    service: Service, new: Callable[[], str], node: PinNode, tmp_path: Path
+) -> None:
+    old = new()
+    with following(service.url, node.url, tmp_path) as process:
+        until(lambda: old in node.pinned)
+        added = new()
+        until(lambda: f"pinned {added}\n" in texts(tmp_path)[0])
+        status, _ = ended(process)
+    assert (status, texts(tmp_path)[1]) == (128 + signal.SIGTERM, "")
+    assert list(node.pinned)[-1] == added
+    assert sorted(node.imports) == sorted(node.pinned)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
+
+
+def test_a_node_that_is_away_is_waited_for_and_named_once(
+    service: Service, new: Callable[[], str], tmp_path: Path
+) -> None:
+    cid, port = new(), free_port()
+    with following(service.url, f"http://127.0.0.1:{port}", tmp_path):
+        until(lambda: "trying again" in texts(tmp_path)[1])
+        with pin_node(port, look_status=503) as ill:
+            until(lambda: len(ill.looks) > 2)
+            assert not ill.imports
+            ill.look_status = 200
+            until(lambda: f"pinned {cid}\n" in texts(tmp_path)[0])
+            assert cid in ill.pinned
+    assert texts(tmp_path)[1].count("\n") == 1
+
+
+def test_a_registry_that_is_away_is_waited_for_and_named_once(
+    middle: Middle, new: Callable[[], str], node: PinNode, tmp_path: Path
+) -> None:
+    cid = new()
+    before_ = middle.behave
+    middle.behave = lambda _asked, _forward: Answered(503, {}, b'{"code":"overloaded","detail":"busy"}')
+    with following(middle.url, node.url, tmp_path):
+        until(lambda: len(middle.asked) > 2)
+        middle.behave = before_
+        until(lambda: cid in node.pinned)
+    assert texts(tmp_path)[1] == "the service answers 503: busy; trying again\n"
+
+
+def test_a_cursor_that_is_too_old_leads_back_to_the_list(
+    middle: Middle, new: Callable[[], str], node: PinNode, tmp_path: Path
+) -> None:
+    """As after a restore, where the feed never tells of a function that came meanwhile."""
+    new()
+    added: list[str] = []
+
+    def behave(asked: Asked, forward: Forward) -> Answered:
+        if "cursor=" in asked.target and asked.target.startswith("/events") and not added:
+            added.append(new())
+            return Answered(410, {}, b'{"code":"cursor-too-old","detail":"gone"}')
+        return forward()
+
+    with middle.behaving(behave), following(middle.url, node.url, tmp_path) as process:
+        until(lambda: added and added[0] in node.pinned)
+        status, _ = ended(process, signal.SIGINT)
+    assert status == 128 + signal.SIGINT
+    assert texts(tmp_path)[1].count("reading the list again") == 1
+
+
+def test_a_bundle_that_was_refused_is_tried_again(
+    service: Service, new: Callable[[], str], node: PinNode, tmp_path: Path
+) -> None:
+    cid = new()
+    node.fault, node.faulty = "500", cid
+    with following(service.url, node.url, tmp_path, HASTY):
+        until(lambda: node.imports.count(cid) > 1)
+        assert cid not in node.pinned
+        node.fault = ""
+        until(lambda: cid in node.pinned)
+        until(lambda: f"pinned {cid}\n" in texts(tmp_path)[0])
+    assert f"not pinned: {cid}: dag/import answered 500: import failed" in texts(tmp_path)[1]
+
+
+def test_a_signal_does_not_wait_for_a_node_that_is_silent(
+    service: Service, new: Callable[[], str], node: PinNode, tmp_path: Path
+) -> None:
+    new()
+    node.may_answer.clear()
+    with following(service.url, node.url, tmp_path) as process:
+        until(lambda: node.looks)
+        status, _ = ended(process)
+    assert (status, node.pinned) == (128 + signal.SIGTERM, {})
