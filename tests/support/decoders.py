@@ -552,6 +552,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 TRUSTED_ROOMS = frozenset({"cli", "client", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
     "options": frozenset({"environment._OF_KUBERNETES compile", "evm._EVENT compile", "evm._TUPLE compile"}),
+    "an address": frozenset({"health._PLACE compile", "health.parse_place ip_address", "health.parse_place itself"}),
     "a record that was checked when it was stored": frozenset(
         {
             "console.decoded decode",

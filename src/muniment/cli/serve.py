@@ -39,7 +39,7 @@ def serve(config: Path | None, **flags: object) -> None:
             held.enter_context(locked_directory(settings.data_dir))
             if settings.migrates_at_start:
                 databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
-            listener = listen(settings.host, settings.port)
+            listener = held.enter_context(listen(settings.host, settings.port))
 
         def begin() -> ServedApplication:
             with output.errors_on_one_line():

@@ -112,7 +112,7 @@ def follow_intents(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @service_options
 def download_intents(file: Path, **flags: Any) -> None:
-    """Mirror every intent to FILE, one a line, as the client's `put` takes it.
+    """Mirror every intent to FILE, one a line, as `put` takes it.
 
     Every hash is computed again. An interrupted download continues where it stopped; a later one adds the new intents.
     """
