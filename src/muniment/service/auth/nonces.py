@@ -3,98 +3,51 @@
 A request for a nonce writes nothing, so a stranger's request changes nothing for the owner. A successful login records
 the nonce as used. That record is unique, so a nonce is valid once, even if several processes get it at the same moment.
 
-All processes of a data directory share the slot of the last nonce of each address, so that devices of one owner that
-ask at the same time get different slots, whichever process answers them. This table is only a hint: if it is lost, or
-the devices ask different machines, one of them may need a second try.
+A service remembers the slot of the last nonce of each address, so that devices of one owner that ask at the same time
+get different slots. This is only a hint: if the devices ask different services, one may need a second try.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, LiteralString
 from zlib import crc32
-
-import structlog
 
 from muniment.protocol.errors import TooManyLogins
 from muniment.protocol.evm.signature import Signature, personal_digest, recover
 from muniment.service.auth.secrets import Ring, ring_of
 from muniment.service.running.limits.policies import refusal_facts
-from muniment.service.running.shared_memory import BYTE, Cells, SharedFile
 from muniment.service.storage.sql import SWEPT_PER_BATCH, number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from muniment.protocol.evm.address import Address
     from muniment.service.context import Context
     from muniment.service.storage.database import Database, Transaction
 
 # Logins of one owner in a window. Each further slot costs a failing login two more recoveries of 30 µs.
 SLOTS: Final = 8
-# Its name in the data directory.
-SLOTS_FILE: Final = "nonce-slots"
 # A byte each. Addresses that share one get slots after each other's, which does no harm.
-CELLS: Final = 65_536
-# A process holds the lock for microseconds. If it is stopped meanwhile, the others go on without the lock.
-_TRIES: Final = 100
-
-_log = structlog.get_logger(__name__)
+_CELLS: Final = 65_536
 
 
 class LastSlots:
-    """The table as one process uses it. The file is created when the first nonce is issued."""
+    """The slot of the last nonce of each address. It begins at random, so that services differ."""
 
-    def __init__(self, path: Path, random_bytes: Callable[[int], bytes]) -> None:
-        """Share the file at `path`. A new file begins with random slots, so that machines differ."""
-        self._path = path
-        self._random_bytes = random_bytes
-        self._descriptor: int | None = None
-        self._cells: Cells | bytearray | None = None
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        """`random_bytes` returns so many bytes."""
+        self._cells = bytearray(random_bytes(_CELLS))
 
     def take(self, address: bytes, free: list[int]) -> int:
         """The slot of `free`, which is sorted and not empty, that follows the last one issued to `address`."""
-        if self._cells is None:
-            self._cells = self._open()
-        cell = crc32(address) % CELLS
-        with self._alone():
-            last = self._cells[cell] % SLOTS
-            slot = next((slot for slot in free if slot > last), free[0])
-            self._cells[cell] = slot
+        cell = crc32(address) % _CELLS
+        last = self._cells[cell] % SLOTS
+        slot = next((slot for slot in free if slot > last), free[0])
+        self._cells[cell] = slot
         return slot
-
-    def _open(self) -> Cells | bytearray:
-        try:
-            file = SharedFile(self._path, CELLS, new=self._random_bytes)
-        except OSError as error:
-            _log.warning("the slots of nonces are not shared with other processes", error=str(error))
-            return bytearray(self._random_bytes(CELLS))
-        self._descriptor = file.descriptor
-        return Cells(file, of=BYTE)
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Lock the table, unless another process holds the lock for long."""
-        descriptor = self._descriptor
-        if descriptor is None:
-            yield
-            return
-        for _ in range(_TRIES):
-            with suppress(OSError):
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-                break
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)
 
 
 WINDOW_MS: Final = 5 * 60 * 1000
@@ -138,7 +91,6 @@ class Nonce:
         return "0x" + self.raw.hex()
 
 
-# A hint of this process; the shared table (`slots`) decides.
 _last_slots: OrderedDict[bytes, int] = OrderedDict()
 
 
@@ -160,8 +112,8 @@ async def issue_nonce(context: Context, address: Address) -> Nonce:
 
 
 def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
-    """The free slot after the last one that any process of this data directory gave to this address."""
-    slot = _slots_in(context.settings.data_dir, context.random_bytes).take(address, free)
+    """The free slot after the last one that this service gave to this address."""
+    slot = _slots_of(context.random_bytes).take(address, free)
     _last_slots[address] = slot
     _last_slots.move_to_end(address)
     if len(_last_slots) > _ADDRESSES_REMEMBERED:
@@ -170,8 +122,8 @@ def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
 
 
 @lru_cache(maxsize=1)
-def _slots_in(data_dir: Path, random_bytes: Callable[[int], bytes]) -> LastSlots:
-    return LastSlots(data_dir / SLOTS_FILE, random_bytes)
+def _slots_of(random_bytes: Callable[[int], bytes]) -> LastSlots:
+    return LastSlots(random_bytes)
 
 
 async def window_at(database: Database, now_ms: int) -> int:

@@ -1,1 +1,1 @@
-"""The base of a process: settings, limits, metrics, traces, its clock, memory shared with other processes."""
+"""The base of a process: settings, limits, metrics, traces; its clock."""
