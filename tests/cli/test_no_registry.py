@@ -2,71 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from muniment.cli.main import main
 from muniment.service.blocks.files import FileBlockStore
+from registry_commands import ASKS, MAKES, NEEDS, commands
 
-# These make one, each in tests of its own.
-MAKES = {"serve", "migrate", "demo", "restore"}
-# These ask a service, and look at no file of a registry.
-ASKS = {
-    "ping", "events follow", "login", "logout", "whoami", "profiles", "api-key rotate", "balances", "deploy",
-    "functions list", "functions show", "functions download", "triggers preview", "triggers sign", "triggers create",
-    "triggers list", "triggers show", "triggers follow", "triggers deactivate", "intents list", "intents show",
-    "intents follow", "intents download", "intents put", "intents propose", "intents log", "intents move", "completion",
-    "runs list", "runs show", "runs verify", "run", "relayer explain", "tlog verify", "tlog replay",
-    "blocks pin",
-}  # fmt: skip
-NEEDS = {
-    "verify": [],
-    "doctor": [],
-    "config": [],
-    "backup": ["BACKUP"],
-    "secrets list": [],
-    "secrets rotate": [],
-    "secrets retire": [],
-    "blocks copy": ["database:", "file:"],
-    "database copy": ["database:", "sqlite:///copy.db"],
-    "users set-email": ["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "a@example.org"],
-    "chains check": [],
-    "operators add": ["relayer-1"],
-    "epoch renew": [],
-    "operators list": [],
-    "operators revoke": ["relayer-1"],
-    "operators audit": [],
-    "intents release": ["0x" + "0a" * 32],
-    "intents watch": ["--once"],
-    "runs prune": ["--older", "30d"],
-    "webhooks add": ["https://hooks.example.org/"],
-    "webhooks list": [],
-    "webhooks show": ["mnh_" + "0a" * 16],
-    "webhooks remove": ["mnh_" + "0a" * 16],
-    "webhooks resume": ["mnh_" + "0a" * 16],
-    "webhooks replay": ["mnh_" + "0a" * 16, "ZS0wYmFkY2FmZS0xMDA"],
-    "webhooks rotate": ["mnh_" + "0a" * 16],
-    "webhooks test": ["mnh_" + "0a" * 16],
-    "tlog status": [],
-    "tlog freeze": [],
-    "tlog resume": [],
-    "tlog begin": [],
-    "tlog rotate": [],
-}
 # What they say is there no file of; the others: of the database.
 FILES = {name: "secrets" for name in NEEDS if name.startswith(("secrets ", "webhooks ", "tlog "))}
-
-
-def commands(group: click.Group, words: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{words}{name} ")
-        elif not command.hidden:
-            yield words + name
 
 
 def run(tmp_path: Path, name: str, *options: str) -> Result:
@@ -75,7 +21,7 @@ def run(tmp_path: Path, name: str, *options: str) -> Result:
 
 
 def test_every_command_is_listed() -> None:
-    assert sorted(commands(main)) == sorted([*NEEDS, *MAKES, *ASKS])
+    assert sorted(name for name, _ in commands(main)) == sorted([*NEEDS, *MAKES, *ASKS])
 
 
 @pytest.mark.parametrize("name", NEEDS)

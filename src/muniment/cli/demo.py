@@ -54,6 +54,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
             return
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
+        _refuse_another_revision(settings)
         with locked_directory(settings.data_dir):
             day = _sample_day(settings)  # which any signal may interrupt: the next start goes on
         with stop.listening(), _service(settings, day) as (service, address):
@@ -62,6 +63,20 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
                 output.print_text(f"\n{_where_next(address)}\n\n{_pages(settings, address, left)}")
                 output.print_text("The service keeps running; Ctrl-C stops it.")
                 _wait_until_ended(service)
+
+
+def _refuse_another_revision(settings: Settings) -> None:
+    """Raise `click.ClickException` for a database of another revision, and name a place for a new one."""
+    from muniment.operate import databases
+    from muniment.protocol.errors import AnotherRevision
+    from muniment.service.storage import sqlite_file
+
+    try:
+        databases.refuse_another_revision(settings)
+    except AnotherRevision as error:
+        is_ours = sqlite_file(settings.database_url, data_dir=settings.data_dir) is not None
+        place = ". For a new one beside it: `muniment demo --data-dir DIR`, or `make run DATA=DIR`" if is_ours else ""
+        raise click.ClickException(f"{error}{place}") from error
 
 
 def _wait_until_ended(service: subprocess.Popen[str]) -> None:

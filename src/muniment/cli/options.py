@@ -116,17 +116,22 @@ def secrets_of(config: Path | None, **flags: object) -> Settings:
 def require_database(url: str, settings: Settings) -> None:
     """Raise `NoRegistryError` when `url` names an SQLite file that does not exist. `database:` means the settings' own.
 
-    A URL of no known engine is refused later, when it is opened.
+    Raises `AnotherRevision` for a file that another revision made. A server is asked, and a URL of no known engine is
+    refused, later, when it is opened.
     """
     from muniment.service.blocks import IN_DATABASE
     from muniment.service.storage import sqlite_file
+    from muniment.service.storage.sqlite.revision import refuse_another_revision
 
     try:
         path = sqlite_file(settings.database_url if url == IN_DATABASE else url, data_dir=settings.data_dir)
     except ValueError:
         return
-    if path is not None and not path.is_file():
+    if path is None:
+        return
+    if not path.is_file():
         raise NoRegistryError(f"no registry here: {path} is missing; check --data-dir or the database URL")
+    refuse_another_revision(path)
 
 
 def in_database(config: Path | None, flags: dict[str, object], work: Callable[[Database], Awaitable[T]]) -> T:

@@ -36,6 +36,7 @@ def serve(config: Path | None, **flags: object) -> None:
     warn_of_unread_variables()
     with ExitStack() as held:
         with output.errors_on_one_line():
+            databases.refuse_another_revision(settings)
             held.enter_context(locked_directory(settings.data_dir))
             if settings.migrates_at_start:
                 databases.migrate(settings, patience_s=databases.START_PATIENCE_S)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from muniment.protocol.errors import DatabaseUnavailable
-from muniment.service.storage import epoch, is_away, open_database
+from muniment.protocol.errors import AnotherRevision, DatabaseUnavailable, Unavailable
+from muniment.service.storage import epoch, is_away, open_database, sqlite_file
+from muniment.service.storage.sqlite.revision import refuse_another_revision as refuse_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -83,6 +84,27 @@ def migrate(settings: Settings, *, patience_s: float = 0.0) -> list[str]:
             await asyncio.sleep(min(_PAUSE_S, left_s))
 
     return asyncio.run(apply_with_patience())
+
+
+def refuse_another_revision(settings: Settings) -> None:
+    """Raise `AnotherRevision` for a database that another revision made, before anything is written.
+
+    Returns where a server does not answer, or lacks migrations: whoever uses it says so.
+    """
+    if (path := sqlite_file(settings.database_url, data_dir=settings.data_dir)) is not None:
+        refuse_file(path)
+        return
+
+    async def look() -> None:
+        async with opened(settings) as database:
+            try:
+                await database.check()
+            except AnotherRevision:
+                raise
+            except Unavailable:
+                return
+
+    asyncio.run(look())
 
 
 def renew_epoch(settings: Settings) -> float:

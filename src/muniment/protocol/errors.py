@@ -448,6 +448,10 @@ class NotReady(Unavailable, code="not-ready", title="Not ready"):
     """This process is starting or stopping, or lacks what it needs: `detail` names it."""
 
 
+class AnotherRevision(NotReady):
+    """Another revision of this program made the database, and this one cannot use it."""
+
+
 class Broken(Refusal):
     """The service has an error that another try cannot repair."""
 

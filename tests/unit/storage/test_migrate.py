@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from words import write_lock_held
 
-from muniment.protocol.errors import DatabaseUnavailable, NotReady
+from muniment.protocol.errors import AnotherRevision, DatabaseUnavailable, NotReady
 from muniment.service.storage import migrate
 from muniment.service.storage.migrate import Migration, migrations, missing
 from muniment.service.storage.sqlite import migrate as sqlite_migrate
@@ -93,7 +93,7 @@ async def test_a_migration_that_has_changed_is_refused(
     changed = Migration(KNOWN[0].name, KNOWN[0].sql + "CREATE TABLE more (a INTEGER) STRICT;")
     use_migrations(monkeypatch, [changed])
     with pytest.raises(
-        ValueError, match=r"0001_initial\.sql differs.*nothing was changed.*intents stay with the old registry"
+        AnotherRevision, match=r"0001_initial\.sql differs.*nothing was changed.*intents stay with the old registry"
     ):
         await database.migrate()
     with pytest.raises(NotReady, match=r"0001_initial\.sql differs"):

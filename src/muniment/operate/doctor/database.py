@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 from muniment.operate.backup_format import block_files
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.operate.verify import check_trigger, fault_of
-from muniment.protocol.errors import ContentNotFound, DatabaseUnavailable, Refusal, StorageUnavailable, Unavailable
+from muniment.protocol.errors import (
+    AnotherRevision,
+    ContentNotFound,
+    DatabaseUnavailable,
+    Refusal,
+    StorageUnavailable,
+    Unavailable,
+)
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.ipfs.block import check_block
 from muniment.protocol.ipfs.cid import DAG_PB, SHA2_256, CidParts
@@ -44,6 +51,8 @@ async def check_migrations(examined: Examined) -> Finding:
     """Whether the database answers, and has every migration of this release."""
     try:
         await examined.database.check()
+    except AnotherRevision as refusal:
+        return fail(refusal.detail, "follow docs/run/upgrade.md, A database of another revision")
     except Unavailable as refusal:
         is_behind = "migrations" in (refusal.detail or "")
         remedy = "muniment migrate" if is_behind else "look at the database, its address and its log"

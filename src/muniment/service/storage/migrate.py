@@ -14,7 +14,7 @@ import hashlib
 from dataclasses import dataclass
 from importlib.resources import files
 
-from muniment.protocol.errors import NotReady
+from muniment.protocol.errors import AnotherRevision, NotReady
 
 # The one table that exists before the first migration; both engines understand the statement.
 LEDGER = """
@@ -48,12 +48,12 @@ def migrations(engine: str) -> list[Migration]:
 def missing(known: list[Migration], applied: dict[str, str]) -> list[Migration]:
     """The migrations of `known` that are not in `applied` (name to hash).
 
-    Raises `ValueError` when one of `known` was applied with other contents. Unknown applied migrations are from a newer
-    release, which only adds to the schema; they are ignored.
+    Raises `AnotherRevision` when one of `known` was applied with other contents. Unknown applied migrations are from a
+    newer release, which only adds to the schema; they are ignored.
     """
     for migration in known:
         if applied.get(migration.name, migration.sha256) != migration.sha256:
-            raise ValueError(
+            raise AnotherRevision(
                 f"another revision of muniment made this database ({migration.name} differs), and this one does not "
                 "upgrade it; nothing was changed. Keep that revision to read what the database holds. Begin a new "
                 "registry with this one, and post functions, triggers and deactivations again; intents stay with the "
@@ -64,9 +64,5 @@ def missing(known: list[Migration], applied: dict[str, str]) -> list[Migration]:
 
 def require_all(engine: str, applied: dict[str, str]) -> None:
     """Raise `NotReady` unless `applied` (name to hash) has every migration of `engine`."""
-    try:
-        absent = missing(migrations(engine), applied)
-    except ValueError as error:
-        raise NotReady(str(error)) from None
-    if absent:
+    if absent := missing(migrations(engine), applied):
         raise NotReady(f"the database lacks migrations: {', '.join(each.name for each in absent)}")

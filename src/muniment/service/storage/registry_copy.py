@@ -167,7 +167,11 @@ async def require_level(side: Side, name: str) -> None:
 
 
 async def require_empty(side: Side) -> None:
-    """Raise `ValueError` when any of `TABLES` has a row. The schema may be of any release."""
+    """Raise `ValueError` when any of `TABLES` has a row. The schema may be of any release.
+
+    Raises `AnotherRevision` for one that this release will not bring to its own.
+    """
+    missing(migrations(side.engine), await side.ledger())
     if held := [each.name for each in TABLES if await side.columns(each.name) and await side.count(each.name)]:
         raise ValueError(f"TO holds a registry: there are rows in {', '.join(held)}")
 

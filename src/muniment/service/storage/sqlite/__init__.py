@@ -6,6 +6,6 @@ proves that the commit is in the `files` that a restarted process would open.
 
 The path of a read: `engine` reads on the event loop, in a snapshot that `view` keeps; a long read has its own thread.
 
-`connection` has the settings of every connection. `migrate` serves the engine, `snapshot` the backup commands, and
-`copying` the commands that copy a registry.
+`connection` has the settings of every connection. `revision` refuses the file of another revision before it is opened.
+`migrate` serves the engine, `snapshot` the backup commands, and `copying` the commands that copy a registry.
 """

@@ -11,6 +11,7 @@ from muniment.service.storage import epoch, registry_copy
 from muniment.service.storage.registry_copy import OTHERS_WRITE, ROWS_PER_BATCH, RowRefused, Table, named
 from muniment.service.storage.sqlite.connection import connect
 from muniment.service.storage.sqlite.jobs import is_failure
+from muniment.service.storage.sqlite.revision import refuse_another_revision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
@@ -185,8 +186,12 @@ class _CountedRows:
 
 @asynccontextmanager
 async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
-    """The file at `path`, to read; errors call it `name`. Raises `ValueError` if it does not exist."""
+    """The file at `path`, to read; errors call it `name`.
+
+    Raises `ValueError` if it does not exist, and `AnotherRevision`.
+    """
     url = _url(path, name)
+    refuse_another_revision(path)
     try:
         with (
             closing(sqlite3.connect(url, uri=True, isolation_level=None)) as connection,
@@ -201,7 +206,11 @@ async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
 
 @asynccontextmanager
 async def target(path: Path) -> AsyncGenerator[_Target]:
-    """The file at `path`, to fill; an uncommitted transaction is undone at the end of the block."""
+    """The file at `path`, to fill; an uncommitted transaction is undone at the end of the block.
+
+    Raises `AnotherRevision`.
+    """
+    refuse_another_revision(path)
     try:
         with closing(connect(path)) as connection:
             connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")

@@ -29,6 +29,7 @@ from muniment.service.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
 from muniment.service.storage.sqlite.files import Files
 from muniment.service.storage.sqlite.jobs import is_failure
 from muniment.service.storage.sqlite.migrate import migrate
+from muniment.service.storage.sqlite.revision import refuse_another_revision
 from muniment.service.storage.sqlite.view import VIEW_SECONDS_MAX, View
 from muniment.service.storage.sqlite.writer import Writer
 
@@ -64,7 +65,7 @@ class SqliteDatabase:
         log_bytes: int = LOG_BYTES,
         metrics: DatabaseMetrics | None = None,
     ) -> None:
-        """Open or create the file at `path`; raises `DatabaseUnavailable` when that fails.
+        """Open or create the file at `path`; raises `DatabaseUnavailable` when that fails, and `AnotherRevision`.
 
         `busy_timeout_ms` is the wait for the lock of another process; a log of more than `log_bytes` is copied into the
         database.
@@ -76,6 +77,7 @@ class SqliteDatabase:
         self._busy_timeout_ms = busy_timeout_ms
         self._log_bytes = log_bytes
         self._metrics = metrics or DatabaseMetrics()
+        refuse_another_revision(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):  # SQLite gives its other files the same mode

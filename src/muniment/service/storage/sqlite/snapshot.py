@@ -70,7 +70,7 @@ class StillDatabase:
     def newer_migrations(self) -> list[str]:
         """The applied migrations of newer releases.
 
-        Raises `ValueError` when a migration of this release was applied with other contents.
+        Raises `AnotherRevision` when a migration of this release was applied with other contents.
         """
         applied = {str(name): str(sha256) for name, sha256 in self.fetch("SELECT name, sha256 FROM schema_migrations")}
         known = migrations("sqlite")
