@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,12 @@ class Prometheus:
         groups = (await self._client.get("/api/v1/rules")).json()["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
+    async def wait_for_targets(self, targets: set[str]) -> None:
+        """Until these are the targets that answer, or do not."""
+        async with asyncio.timeout(_START_SECONDS_MAX):
+            while {each["metric"]["instance"] for each in await self.query('up{job="muniment"}')} != targets:
+                await asyncio.sleep(0.2)
+
     async def wait_for_scrapes(self, targets: int) -> None:
         """Until so many targets were scraped some times, and rules were evaluated."""
         async with asyncio.timeout(_START_SECONDS_MAX):
@@ -55,22 +61,38 @@ async def scraping(
 
     `fast`: where the rules wait for a minute, three seconds are enough.
     """
+    targets = [{"targets": [url.removeprefix("http://") for url in urls]}]
+    asked = {**shipped_job("prometheus.yml", job), "static_configs": targets}
+    async with running(folder, asked, fast=fast) as prometheus:
+        yield prometheus
+
+
+def shipped_job(file: str, name: str) -> dict[str, Any]:
+    """The job of this name in a shipped configuration."""
+    jobs = yaml.safe_load((DEPLOY / "monitoring" / file).read_text())["scrape_configs"]
+    (job,) = (each for each in jobs if each["job_name"] == name)
+    return job
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, job: dict[str, Any], *, fast: bool = False, prefix: Sequence[str | Path] = ()
+) -> AsyncGenerator[Prometheus]:
+    """Prometheus with the shipped rules and this job alone. `prefix` is before its command."""
     folder.mkdir()
     rules = (DEPLOY / "monitoring" / "alerts.yml").read_text()
     if fast:
         rules = re.sub(r"\b(\d+)m\b", lambda found: f"{3 * int(found[1])}s", rules).replace("> 300", "> 15")
     (folder / "alerts.yml").write_text(rules)
-    config = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-    config["scrape_configs"] = [
-        {**each, "static_configs": [{"targets": [url.removeprefix("http://") for url in urls]}]}
-        for each in config["scrape_configs"]
-        if each["job_name"] == job
-    ]
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["alerts.yml"], "scrape_configs": [job],
+    }  # fmt: skip
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
     port = free_port()
     command = [
-        installed("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+        *prefix, installed("prometheus"),
+        f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
         f"--web.listen-address=127.0.0.1:{port}",
     ]  # fmt: skip
     with (folder / "log").open("wb") as log:

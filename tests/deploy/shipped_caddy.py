@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +18,16 @@ CADDYFILE = DEPLOY / "compose" / "Caddyfile"
 
 
 @contextmanager
-def caddy(home: Path, site: str, port: int, upstream: str, options: str = "") -> Generator[None]:
-    """Caddy with the shipped file, after `options`; its own files are in `home`."""
+def caddy(
+    home: Path, site: str, port: int, upstream: str, options: str = "", *, prefix: Sequence[str | Path] = ()
+) -> Generator[None]:
+    """Caddy with the shipped file, after `options`; its own files are in `home`. `prefix` is before the command."""
     (home / "Caddyfile").write_text(options + CADDYFILE.read_text("utf-8"), "utf-8")
     environment = {
         **os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home),
-        "SITE": site, "UPSTREAM": upstream, "CADDY_ADMIN": f"127.0.0.1:{free_port()}",
+        "SITE": site, "UPSTREAM": upstream.replace(":", " "), "CADDY_ADMIN": f"127.0.0.1:{free_port()}",
     }  # fmt: skip
-    command = [packaged("caddy"), "run", "--config", home / "Caddyfile", "--adapter", "caddyfile"]
+    command = [*prefix, packaged("caddy"), "run", "--config", home / "Caddyfile", "--adapter", "caddyfile"]
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stderr=log)
     try:

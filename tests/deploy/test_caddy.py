@@ -7,17 +7,20 @@ import ssl
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 
 import httpx2
 import pytest
+from name_server import name_server
 from programs import ROOT, run
 from shipped_caddy import caddy
 
+from answers import ok
 from local_server import LocalServer
+from mounts import needs_mounts
 from ports import free_port
 from service import Service
 
@@ -27,13 +30,14 @@ OWN_AUTHORITY = "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n"
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Answers everything with 200 and the request's path and X-Forwarded-For."""
+    """Answers everything with 200, the request's path and X-Forwarded-For, and where it was asked."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         answer = f"{self.path} {self.headers['x-forwarded-for']}".encode()
         self.send_response(200)
+        self.send_header("x-asked", self.connection.getsockname()[0])
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -51,9 +55,15 @@ class Recorder(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Closing(Recorder):
+    """Keeps no connection, so that nothing is left of it when it has ended."""
+
+    protocol_version = "HTTP/1.0"
+
+
 @contextmanager
-def recorder() -> Generator[int]:
-    with LocalServer(("127.0.0.1", 0), Recorder) as server:
+def recorder(address: str = "127.0.0.1", port: int = 0, kind: type[Recorder] = Recorder) -> Generator[int]:
+    with LocalServer((address, port), kind) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -141,3 +151,31 @@ def test_caddy_bounds_uploads_above_the_largest_function(proxy: int, mebibytes: 
     with connection.getresponse() as response:
         assert response.status == status
     connection.close()
+
+
+@needs_mounts
+def test_caddy_asks_every_service_of_the_name_and_passes_over_one_that_is_gone(tmp_path: Path) -> None:
+    hosts, port = [f"127.0.0.{number}" for number in (2, 3, 4)], free_port()
+    upstream, url = free_port(), f"http://127.0.0.1:{port}"
+
+    def asked(client: httpx2.Client, method: str) -> set[str]:
+        bodies = [iter([b"x"]) if method == "POST" else None for _ in range(12)]
+        answers = [ok(client.request(method, "/triggers", content=body)) for body in bodies]
+        return {answer.headers["x-asked"] for answer in answers}
+
+    with ExitStack() as stack:
+        names = stack.enter_context(name_server(tmp_path, "muniment", hosts[:2]))
+        gone = ExitStack()
+        stack.enter_context(gone)
+        gone.enter_context(recorder(hosts[0], upstream, Closing))
+        for host in hosts[1:]:
+            stack.enter_context(recorder(host, upstream))
+        stack.enter_context(caddy(tmp_path, url, port, f"muniment:{upstream}", prefix=names.prefix))
+        with httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+            assert asked(client, "GET") == set(hosts[:2])
+            gone.close()
+            assert asked(client, "GET") == asked(client, "POST") == {hosts[1]}
+            names.addresses["muniment"] = hosts[1:]
+            deadline = time.monotonic() + 60
+            while asked(client, "GET") != set(hosts[1:]):  # after five seconds Caddy asks for the name again
+                assert time.monotonic() < deadline

@@ -49,6 +49,16 @@ def test_the_proxy_that_the_service_trusts_is_in_its_network() -> None:
     assert [name for name, each in config["services"].items() if "ports" in each] == ["caddy"]
 
 
+def test_there_may_be_several_services_with_a_directory_each_and_one_secret() -> None:
+    for words, count in (({}, 2), ({"SERVICES": "5"}, 5)):
+        done = run(packaged("docker-compose"), "--file", COMPOSE, "config", **SITE, **words)
+        service = yaml.safe_load(done.stdout)["services"]["muniment"]
+        assert service["scale"] == count
+        assert not {"ports", "container_name"} & service.keys(), "two containers cannot have one"
+        assert [(each["target"], each.get("source")) for each in service["volumes"]] == [("/data", None)]
+        assert service["environment"]["MUNIMENT_SECRET_FILE"] == "/run/secrets/muniment_secret"
+
+
 def test_one_service_builds_the_image_of_all() -> None:
     done = run(packaged("docker-compose"), "--file", COMPOSE, "--profile", "*", "config", **SITE)
     config = yaml.safe_load(done.stdout)["services"]

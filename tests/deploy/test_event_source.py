@@ -12,12 +12,12 @@ from typing import NamedTuple
 import pytest
 from browser import Browser, browsing
 from shipped_caddy import caddy
-from shipped_nginx import shipped_nginx
 
 from feed_writing import add_events, execute_all
 from muniment.service.resources.feed.events import Position
 from ports import free_port
 from service import Service
+from shipped_nginx import shipped_nginx
 
 HASTY = str(Path(__file__).parents[1] / "process" / "hasty.py")
 ENVIRONMENT = {"BEAT_SECONDS": "1", "READ_SECONDS": "60", "MUNIMENT_TRUSTED_PROXIES": "127.0.0.1"}

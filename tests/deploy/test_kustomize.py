@@ -87,6 +87,16 @@ def test_the_transparency_log_has_a_place_for_its_name_and_its_key(overlay: str)
         assert {str(file.parent) for file in files} == {mounts["secret"]}
 
 
+def test_pods_on_postgresql_share_the_secret_and_no_directory() -> None:
+    made = objects("postgres")
+    assert made["HorizontalPodAutoscaler"]["spec"]["minReplicas"] >= 2
+    assert "replicas" not in made["Deployment"]["spec"], "that would undo what the autoscaler did"
+    volumes = {each["name"]: each for each in made["Deployment"]["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["data"] == {"name": "data", "emptyDir": {}}
+    assert volumes["secret"]["secret"]["secretName"] == "muniment"
+    assert made["ConfigMap"]["data"]["MUNIMENT_SECRET_FILE"] == "/run/secrets/muniment/secret"
+
+
 def test_one_pod_has_the_volume_of_sqlite() -> None:
     deployment = objects("sqlite")["Deployment"]["spec"]
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})

@@ -8,14 +8,18 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 import yaml
+from name_server import name_server
 from programs import DEPLOY, installed, packaged, run
-from shipped_nginx import shipped_nginx
+from prometheus import running, shipped_job
 
+from mounts import needs_mounts
 from service import Service
+from shipped_nginx import shipped_nginx
 
 SPELLINGS: Final = ("/metrics", "/metrics?a=b", "/METRICS", "/%6detrics", "//metrics", "/x/../metrics", "/metrics/")
 COMPOSE: Final = [
@@ -96,6 +100,19 @@ def test_every_configuration_names_the_jobs_for_which_the_rules_ask() -> None:
     asked = set(re.findall(r'job="([\w-]+)"', (DEPLOY / "monitoring" / "alerts.yml").read_text()))
     for file in (DEPLOY / "monitoring").glob("prometheus*.yml"):
         assert {each["job_name"] for each in yaml.safe_load(file.read_text())["scrape_configs"]} == asked
+
+
+@needs_mounts
+async def test_in_compose_prometheus_scrapes_every_service(tmp_path: Path, service: Service) -> None:
+    """As it finds them: each has an address under the name."""
+    hosts, port = ["127.0.0.2", "127.0.0.3"], urlsplit(service.url).port
+    job = shipped_job("prometheus.compose.yml", "muniment")
+    (found,) = job["dns_sd_configs"]
+    assert (found["names"], found["port"]) == (["muniment"], 8787)
+    found["port"] = port
+    with name_server(tmp_path, "muniment", hosts) as names:
+        async with running(tmp_path / "prometheus", job, prefix=names.prefix) as prometheus:
+            await prometheus.wait_for_targets({f"{host}:{port}" for host in hosts})
 
 
 @pytest.mark.parametrize("overlay", ["postgres", "sqlite"])

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -112,15 +112,15 @@ class Honest:
                 assert await self._create(client, f"1.0.{number}")
         self._to_end = list(self.felt.written)
 
-    async def felt_beside(self, attacker: asyncio.subprocess.Process | None, seconds: float) -> Felt:
-        """Run for so long, until the attacker has ended; the measurements."""
+    async def felt_beside(self, attackers: Sequence[asyncio.subprocess.Process], seconds: float) -> Felt:
+        """Run for so long, until the attackers have ended; the measurements."""
         each = (self._read, self._write, self._poll, self._follow, self._list, self._weigh)
         tasks = [asyncio.create_task(go_on()) for go_on in each]
         ended, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         for task in ended:
             task.result()
-        if attacker is not None:
-            self.felt.answered = (await attacker.communicate())[0].decode().strip()
+        answered = [(await attacker.communicate())[0].decode().strip() for attacker in attackers]
+        self.felt.answered = "; ".join(answered)
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             until = time.monotonic() + LATE_SECONDS_MAX
             while (self.felt.not_polled or self.felt.not_delivered) and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""A client whose requests go to several services of one database in turn, each over a new connection."""
+"""A client whose requests go to several services of one database in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx2
 
 class _InTurn(httpx2.AsyncHTTPTransport):
     def __init__(self, urls: Sequence[str]) -> None:
-        super().__init__(limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)
+        super().__init__(trust_env=False)
         self._urls = itertools.cycle(map(httpx2.URL, urls))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

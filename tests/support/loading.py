@@ -44,6 +44,8 @@ class Load:
     intents: dict[str, Json] = field(default_factory=dict[str, Json])
     answered_at: list[float] = field(default_factory=list[float])
     refused: int = 0
+    # After which statuses a request is repeated. A proxy answers 502 when a service ended during a write.
+    statuses_again: frozenset[int] = frozenset({503})
     # The rest of a client after each answer.
     rest_seconds: float = 0.0
     longest: float = 0.0
@@ -72,7 +74,7 @@ class Load:
                 raise end
 
     async def ask(self, method: str, path: str, body: Json, status: int = 200) -> httpx2.Response:
-        """Send a request to one process after the other until one answers; only 503 with Retry-After is repeated."""
+        """Send a request to one process after the other until one answers; a 503 must have Retry-After."""
         headers = {"x-operator-key": self.operator_key}
         while True:
             url = self.urls[next(self._turn) % len(self.urls)]
@@ -83,12 +85,13 @@ class Load:
                 await asyncio.sleep(0.02)
                 continue
             self.longest = max(self.longest, time.monotonic() - began)
-            if response.status_code != 503:
+            if response.status_code not in self.statuses_again:
                 assert response.status_code == status, response.text
                 self.answered_at.append(time.monotonic())
                 await asyncio.sleep(self.rest_seconds)
                 return response
-            assert int(response.headers["retry-after"]) > 0
+            if response.status_code == 503:
+                assert int(response.headers["retry-after"]) > 0
             self.refused += 1
             await asyncio.sleep(max(0.02, 4 * self.rest_seconds))
 

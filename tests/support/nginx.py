@@ -56,11 +56,12 @@ http {{
 
 def needs_nginx() -> None:
     """Skip the test without nginx."""
-    if _program() is None:
+    if find_nginx() is None:
         pytest.skip("nginx is not installed (Debian: apt-get install nginx-light)")
 
 
-def _program() -> str | None:
+def find_nginx() -> str | None:
+    """The program, if it is installed."""
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
@@ -94,7 +95,7 @@ class Nginx:
         (folder / "nginx.conf").write_text(config)
 
     def __enter__(self) -> Self:
-        command = [_program() or "nginx", "-p", str(self._home), "-c", str(self._home / "nginx.conf")]
+        command = [find_nginx() or "nginx", "-p", str(self._home), "-c", str(self._home / "nginx.conf")]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         where = urlsplit(self.url)
         deadline = time.monotonic() + _START_SECONDS_MAX

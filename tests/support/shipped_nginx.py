@@ -1,4 +1,4 @@
-"""nginx with the shipped locations in front of a service."""
+"""nginx with the shipped files in front of services."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from programs import DEPLOY, installed
-
+from nginx import find_nginx, needs_nginx
 from ports import free_port
 
-_LOCATIONS: Final = DEPLOY / "nginx" / "muniment.conf"
+FILES: Final = Path(__file__).parents[2] / "deploy" / "nginx"
+_ONE_SERVICE: Final = "  server 127.0.0.1:8787;\n"
 
 
 @contextmanager
-def shipped_nginx(home: Path, service_url: str) -> Generator[str]:
-    """The URL of nginx; its own files are in `home`."""
-    port, locations = free_port(), _LOCATIONS.read_text()
-    assert locations.count("http://127.0.0.1:8787;") == 2
-    (home / "muniment.conf").write_text(locations.replace("http://127.0.0.1:8787", service_url))
+def shipped_nginx(home: Path, *urls: str) -> Generator[str]:
+    """The URL of nginx in front of the services at `urls`; its own files are in `home`. Without nginx skip the test."""
+    needs_nginx()
+    port, upstream = free_port(), (FILES / "upstream.conf").read_text()
+    assert upstream.count(_ONE_SERVICE) == 1
+    servers = "".join(f"  server {url.removeprefix('http://')};\n" for url in urls)
+    (home / "upstream.conf").write_text(upstream.replace(_ONE_SERVICE, servers))
+    (home / "muniment.conf").write_text((FILES / "muniment.conf").read_text())
     (home / "nginx.conf").write_text(_config(home, port))
-    process = subprocess.Popen([installed("nginx"), "-p", home, "-c", home / "nginx.conf"], stderr=subprocess.DEVNULL)
+    command = [find_nginx() or "nginx", "-p", home, "-c", home / "nginx.conf"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port, process)
         yield f"http://127.0.0.1:{port}"
@@ -42,7 +46,7 @@ def _config(home: Path, port: int) -> str:
     server = f"server {{ listen 127.0.0.1:{port}; include {home}/muniment.conf; }}"
     return (
         f"{user} daemon off; master_process off; pid {home}/pid; error_log {home}/error.log;"
-        f" events {{}} http {{ access_log off; {folders} {server} }}"
+        f" events {{}} http {{ access_log off; {folders} include {home}/upstream.conf; {server} }}"
     )
 
 
