@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -14,97 +15,94 @@ from tlog_world import KEY, turn
 from builders import Wallet, deploy
 from conftest import Clock
 from guest_functions import SHIPPED, kept
-from migrated import migrated_sqlite
 from muniment.client import Bundle
-from muniment.operate import databases
-from muniment.operate.sample_day import filling
-from muniment.operate.sample_day.standing import standing
-from muniment.operate.sample_day.triggers import DAY_MS, functions
-from muniment.operate.sample_day.wallets import FIRST_DEVELOPER, KEYS
+from muniment.operate import copy_blocks, copy_database, databases
+from muniment.operate.in_process import InProcess
+from muniment.operate.sample_day import STAGED, add_sample_day
+from muniment.operate.sample_day.records import DEVELOPER, KEYS, functions
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
+from muniment.service.storage import registry_copy
 from muniment.service.storage.database import Database
+from muniment.service.storage.registry_copy import TABLES
 
-BEGIN_MS: Final = 1_795_204_080_123
 SAMPLE: Final = Bundle.read(SHIPPED.parent)
-# What is to be equal however often a filling was interrupted; the times of repeated writes are not in it.
-ROWS: Final[tuple[LiteralString, ...]] = (
-    "SELECT record FROM functions ORDER BY record",
-    "SELECT record FROM triggers ORDER BY record",
-    "SELECT trigger_sigs, created_at_ms FROM deactivations ORDER BY created_at_ms",
-    "SELECT record, status, transaction_hash, execution_hash, proposal_count, log_count FROM intents ORDER BY record",
-    "SELECT record, status, transaction_hash FROM intent_proposals ORDER BY record",
-    "SELECT record FROM intent_logs ORDER BY record",
-    "SELECT record, outputs FROM runs ORDER BY record",
-    "SELECT at_ms, action, subject FROM audit_entries WHERE action LIKE 'move %' ORDER BY at_ms, subject",
-    "SELECT name, created_at_ms FROM operators",
-)
+ADDED: Final = r"Sample data of the last 24 hours: (\d+) functions, (\d+) triggers, (\d+) runs, (\d+) intents\."
+NOT_ADDED: Final = "It has records already, so no sample data were added."
 
 
 class Killed(BaseException):
     """In place of a signal."""
 
 
-def rows(settings: Settings) -> Mapping[str, list[Any]]:
-    async def read(database: Database) -> dict[str, list[Any]]:
-        return {each: [tuple(row) for row in await database.fetch(each)] for each in ROWS}
+def killed_after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which is called so often and then kills who calls it."""
+    left = iter(range(calls))
+
+    def call(*values: Any, **named: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        return function(*values, **named)
+
+    return call
+
+
+def counts(settings: Settings) -> dict[str, int]:
+    """The number of rows of each table that has any."""
+
+    async def read(database: Database) -> dict[str, int]:
+        found = {each.name: (await database.fetch(f"SELECT count(*) FROM {each.name}"))[0][0] for each in TABLES}
+        return {name: count for name, count in found.items() if count}
 
     return databases.run(settings, read)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Any]]:
-    """The rows of a filling that nothing interrupts."""
-    settings = Settings(data_dir=tmp_path_factory.mktemp("whole"), log_level="warning")
-    (settings.data_dir / "muniment.db").write_bytes(migrated_sqlite().read_bytes())
-    filling.fill(settings, SAMPLE, BEGIN_MS)
-    return rows(settings)
-
-
 @pytest.mark.parametrize("database_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
-def test_an_interrupted_filling_is_completed_without_duplicates(
-    settings: Settings, fresh_files: None, whole: Mapping[str, list[Any]], monkeypatch: pytest.MonkeyPatch  # noqa: ARG001 - it makes them
+def test_a_day_that_was_interrupted_leaves_nothing_and_is_made_anew(
+    settings: Settings, fresh_files: None, monkeypatch: pytest.MonkeyPatch  # noqa: ARG001 - it makes them
 ) -> None:  # fmt: skip
-    assert standing(settings, BEGIN_MS + DAY_MS) == ("nothing", BEGIN_MS)
-    go_to = filling.WalkingClock.go_to
-    for steps in (30, 90):
-        left = iter(range(steps))
-
-        def walk(self: filling.WalkingClock, ms: int, left: Any = left) -> None:
-            if next(left, None) is None:
-                raise Killed
-            go_to(self, ms)
-
-        monkeypatch.setattr(filling.WalkingClock, "go_to", walk)
-        with pytest.raises(Killed):
-            filling.fill(settings, SAMPLE, BEGIN_MS)
-        # Some hours later.
-        assert standing(settings, BEGIN_MS + 2 * DAY_MS) == ("part", BEGIN_MS)
-    monkeypatch.undo()
-    filling.fill(settings, SAMPLE, BEGIN_MS)
-    assert standing(settings, BEGIN_MS + 3 * DAY_MS) == ("all", BEGIN_MS)
-    assert rows(settings) == whole
+    moments: list[tuple[Any, str, int]] = [
+        *((InProcess, "handle_async_request", requests) for requests in (0, 1, 30, 150)),
+        (copy_blocks, "copy", 0), (copy_database, "copy", 0), (registry_copy, "counted", 0),
+        (registry_copy, "require_counts", 0),  # all rows are there, but for the commit
+    ]  # fmt: skip
+    for place, name, calls in moments:
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, killed_after(calls, getattr(place, name)))
+            with pytest.raises(Killed):
+                add_sample_day(settings, SAMPLE)
+        assert counts(settings) == {}, (name, calls)
+    (settings.data_dir / STAGED).mkdir()
+    (settings.data_dir / STAGED / "muniment.db").write_bytes(b"left by a demo that was killed")
+    told = re.match(ADDED, add_sample_day(settings, SAMPLE))
+    assert told is not None
+    made, kinds = counts(settings), ("functions", "triggers", "runs", "intents")
+    assert [made[kind] for kind in kinds] == [int(each) for each in told.groups()]
+    assert not (settings.data_dir / STAGED).exists()
+    assert add_sample_day(settings, SAMPLE) == NOT_ADDED
+    assert counts(settings) == made
 
 
 async def test_a_registry_with_records_of_others_stays_as_it_is(
-    client: httpx2.AsyncClient, settings: Settings
-) -> None:  # fmt: skip
-    assert (await asyncio.to_thread(standing, settings, BEGIN_MS)).holds == "nothing"
-    await deploy(client, wallet=Wallet(int.from_bytes(KEYS[FIRST_DEVELOPER])))  # everybody has this key
-    assert (await asyncio.to_thread(standing, settings, BEGIN_MS)).holds == "others"
+    client: httpx2.AsyncClient, settings: Settings, nothing_stored: Callable[[], Any]
+) -> None:
+    await deploy(client, wallet=Wallet(int.from_bytes(KEYS[DEVELOPER])))  # everybody has this key
+    async with nothing_stored():
+        assert await asyncio.to_thread(add_sample_day, settings, SAMPLE) == NOT_ADDED
 
 
 async def test_a_registry_whose_transparency_log_has_begun_stays_as_it_is(
-    context: Context, settings: Settings, clock: Clock
-) -> None:  # fmt: skip
+    context: Context, settings: Settings, clock: Clock, nothing_stored: Callable[[], Any]
+) -> None:
     logged = replace(context.settings, tlog_name="registry.example", tlog_key=KEY)
     await turn(replace(context, settings=logged), clock)
-    assert (await asyncio.to_thread(standing, settings, BEGIN_MS)).holds == "others"
+    async with nothing_stored():
+        assert await asyncio.to_thread(add_sample_day, settings, SAMPLE) == NOT_ADDED
 
 
 @pytest.mark.one_engine
 def test_the_functions_of_the_day_are_the_kept_samples(database_url: str) -> None:  # noqa: ARG001 - for the mark
     made = functions(SAMPLE)
-    assert {name: made[name].bundle.wasm for name in ("swap", "event")} == {n: kept(n) for n in ("swap", "event")}
-    assert made["transfer"].bundle == SAMPLE
-    assert made["payroll"].bundle.wasm == SAMPLE.wasm
+    assert made["transfer"] == SAMPLE
+    assert made["payroll"].wasm == SAMPLE.wasm
+    assert made["swap"].wasm == kept("swap")

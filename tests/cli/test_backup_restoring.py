@@ -12,6 +12,7 @@ import pytest
 import warm
 from backing_up import backup, data, done, ids, refused, run
 from muniment.operate.restore import PLACEHOLDER
+from muniment.service.running.directory_lock import LOCK_FILE
 from terminal import shown_on
 
 __all__ = ["backup", "data"]  # the fixtures
@@ -81,6 +82,7 @@ def test_where_a_restore_is_not_finished_nothing_is_served(backup: Path, tmp_pat
         done = warm.run(*words.split(), data=new)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "Error: cannot open the database: file is not a database\n"
+    (new / LOCK_FILE).unlink()  # which `serve` has, and leaves
     assert [(path.name, path.read_bytes()) for path in new.iterdir()] == [("muniment.db", PLACEHOLDER)]
     assert run("restore", backup, "--rotate", data=new).exit_code == 0
     assert run("verify", data=new).exit_code == 0

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import product
@@ -27,15 +27,19 @@ SECONDS_MAX = 300
 WALKED = ["wallet", "login", "API key", "deploy", "preview", "signature", "trigger", "list", "deactivate", "list"]
 
 
-@contextmanager
-def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str]]:
-    """A demo on this data, until it is stopped: its URL, and what it said. It takes no record of yesterday for new."""
+def start(data: Path) -> warm.WarmProcess:
     environment = {
         **os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org",  # where it is not
         "PYTHONPATH": str(warm.UNHURRIED),  # for the service that it starts
     }  # fmt: skip
     words = ["demo", "--data-dir", str(data), "--port", str(free_port())]
-    process = warm.popen(words, environment, stderr=subprocess.PIPE)
+    return warm.popen(words, environment, stderr=subprocess.PIPE)
+
+
+@contextmanager
+def demo(data: Path, stop: signal.Signals) -> Generator[tuple[str, str]]:
+    """A demo on this data, until it is stopped: its URL, and what it said. It takes no record of yesterday for new."""
+    process = start(data)
     assert process.stdout is not None
     try:
         said = ""
@@ -126,3 +130,34 @@ def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing
         assert steps_of(said) == ["left active"]
         assert f"{url}/console/triggers/{newest['sig']}\n" in said
         assert counted(url, before_ms) == first
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def test_a_demo_that_was_stopped_while_it_filled_its_registry_fills_it_anew(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    written = data / "sample-day" / "muniment.db-wal"
+    moments: list[tuple[signal.Signals, Callable[[], object]]] = [
+        (signal.SIGKILL, (data / "sample-day").exists),
+        (signal.SIGINT, lambda: size_of(written) > 100_000),
+        (signal.SIGKILL, lambda: size_of(written) > 1_000_000),
+        (signal.SIGINT, (data / "blocks").exists),
+        (signal.SIGKILL, lambda: (data / "blocks").exists() and size_of(data / "muniment.db-wal") > 500_000),
+    ]
+    for stop, is_moment in moments:
+        process = start(data)
+        # If the moment was missed, the demo is stopped later.
+        while not (is_moment() or (data / "relayer").exists()):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.001)
+        os.killpg(process.pid, stop)  # as a terminal does at Ctrl-C
+        _, errors = process.communicate(SECONDS_MAX)
+        assert "Traceback" not in errors
+    with demo(data, signal.SIGINT) as (url, _):
+        (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
+        check_filled(counted(url, round(datetime.fromisoformat(newest["createdAt"]).timestamp() * 1000)))
