@@ -42,7 +42,8 @@ class Blocking:
     http: httpx2.Client
     signer: Signer | None = None
     progress: OnProgress | None = None
-    answer_s_max: float = ANSWER_S_MAX
+    # None: `ANSWER_S_MAX`.
+    answer_s_max: float | None = None
     answer_bytes_max: int = ANSWER_BYTES_MAX
     _connections: Connections = field(default_factory=Connections, init=False, repr=False)
 
@@ -71,7 +72,8 @@ class Blocking:
                 error = raised
 
     def _exchange(self, send: Send) -> Reply:
-        exchange = self._connections.exchange(self.answer_s_max)
+        seconds_max = ANSWER_S_MAX if self.answer_s_max is None else self.answer_s_max
+        exchange = self._connections.exchange(seconds_max)
         arguments: dict[str, Any] = {
             **_arguments(self.url, send, self.progress),
             "extensions": {"trace": exchange.trace},
@@ -83,9 +85,9 @@ class Blocking:
                 for piece in response.iter_raw():
                     gathered.add(piece)
         except httpx2.RequestError as error:
-            raise (_endless(self.answer_s_max) if exchange.is_over else _unreachable(self.url, error)) from error
+            raise (_endless(seconds_max) if exchange.is_over else _unreachable(self.url, error)) from error
         if exchange.is_over:  # an answer without a length ends where its connection does
-            raise _endless(self.answer_s_max)
+            raise _endless(seconds_max)
         return _reply(response, gathered)
 
 
