@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import LiteralString
 
@@ -13,11 +14,12 @@ import pytest
 from words import add, connection_of, opened, words, write_lock_held
 
 from each_row import each_row
-from muniment.protocol.errors import DatabaseUnavailable, DeadlineExceeded
+from muniment.protocol.errors import AnotherRevision, DatabaseUnavailable, DeadlineExceeded
 from muniment.service.storage import open_database
 from muniment.service.storage.database import DatabaseLimits
 from muniment.service.storage.sqlite.connection import use_wal
 from muniment.service.storage.sqlite.engine import SLOW_READERS, SqliteDatabase
+from muniment.service.storage.sqlite.revision import refuse_another_revision
 
 # A machine that is busy with other things may be late, but not always. Where it is wrong, each attempt is late.
 ATTEMPTS = 4
@@ -162,6 +164,28 @@ async def test_a_lock_held_too_long_is_a_refusal_and_then_all_is_well(tmp_path: 
     await impatient.until_seen()
     await impatient.close()
     assert await words(database) == ["b"]
+
+
+async def test_examining_an_open_file_keeps_its_locks(tmp_path: Path, database: SqliteDatabase) -> None:
+    await database.write(add("a"))
+    refuse_another_revision(tmp_path / "test.db")
+    with write_lock_held(tmp_path / "test.db"):  # at its end, SQLite deletes the log unless another process has a lock
+        pass
+    await database.write(add("b"))
+    assert await words(database) == ["a", "b"]
+
+
+async def test_a_closed_file_is_examined_again(tmp_path: Path, database: SqliteDatabase) -> None:
+    for _ in range(2):
+        await SqliteDatabase(tmp_path / "test.db").close()
+    for _ in range(2):
+        await database.close()
+    with closing(sqlite3.connect(tmp_path / "test.db")) as connection:
+        connection.execute("CREATE TABLE schema_migrations (name TEXT, sha256 TEXT)")
+        connection.execute("INSERT INTO schema_migrations VALUES ('0001_initial.sql', 'of another revision')")
+        connection.commit()
+    with pytest.raises(AnotherRevision):
+        SqliteDatabase(tmp_path / "test.db")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from muniment.service.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
 from muniment.service.storage.sqlite.files import Files
 from muniment.service.storage.sqlite.jobs import is_failure
 from muniment.service.storage.sqlite.migrate import migrate
-from muniment.service.storage.sqlite.revision import refuse_another_revision
+from muniment.service.storage.sqlite.revision import noted_as_open, refuse_another_revision
 from muniment.service.storage.sqlite.view import VIEW_SECONDS_MAX, View
 from muniment.service.storage.sqlite.writer import Writer
 
@@ -85,6 +85,8 @@ class SqliteDatabase:
             commits, reader = self._open()
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
+        self._until_closed = ExitStack()
+        self._until_closed.enter_context(noted_as_open(commits.files.database))
         # 0, unless rows were copied here from an engine whose times do not follow the order (`copying`).
         (self.times_differ_ms,) = reader.execute("PRAGMA user_version").fetchone()
         self._view = View(reader, commits)
@@ -279,6 +281,7 @@ class SqliteDatabase:
         await asyncio.to_thread(self._writer.close)
         await asyncio.to_thread(self._slow_readers.shutdown)
         self._view.close()
+        self._until_closed.close()
 
 
 async def _write_first_page(tx: Transaction) -> None:

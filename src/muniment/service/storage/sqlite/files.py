@@ -39,6 +39,11 @@ class Files:
         self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
         self._opened = [_identity(each) for each in self._paths]
 
+    @property
+    def database(self) -> tuple[int, int]:
+        """The device and inode of the database."""
+        return self._opened[0]
+
     def check(self) -> None:
         """Return if a process that starts now would open the same files. Raises `DatabaseUnavailable`."""
         for name, path, opened in zip(self._names, self._paths, self._opened, strict=True):

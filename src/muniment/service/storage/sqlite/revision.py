@@ -5,18 +5,42 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from muniment.service.storage.migrate import migrations, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+# How many times each file is open in this process, by device and inode. The kernel drops all locks of a process on a
+# file when the process closes any descriptor of it, and the code below takes no part in SQLite's count of descriptors.
+# Without its lock another process would delete the log (https://sqlite.org/howtocorrupt.html, section 2.2).
+_open_here: Final = Counter[tuple[int, int]]()
+
+
+@contextmanager
+def noted_as_open(identity: tuple[int, int]) -> Generator[None]:
+    """In the block, this process has the file with this device and inode open."""
+    _open_here[identity] += 1
+    try:
+        yield
+    finally:
+        _open_here[identity] -= 1
 
 
 def refuse_another_revision(path: Path) -> None:
     """Raise `AnotherRevision` for a file that another revision made. Nothing is written, and no lock is taken.
 
-    Returns for every other file, also one that is missing or cannot be read: whoever opens it says so.
+    Returns for every other file, also one that is missing or cannot be read: whoever opens it says so. Returns for a
+    file that is open in this process, because it was examined before.
     """
     try:
+        status = path.stat()
+        if _open_here[status.st_dev, status.st_ino] > 0:
+            return
         applied = _ledger_without_log(path) or _ledger_with_log(path)
     except (OSError, sqlite3.Error):  # perhaps another process writes to it
         return
