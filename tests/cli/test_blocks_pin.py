@@ -302,6 +302,34 @@ def test_the_credentials_are_sent_to_the_node_and_never_shown(
     assert (done.exit_code, node.imports) == (0, cids)
 
 
+def test_credentials_that_are_a_part_of_a_cid_hide_no_pin(
+    service: Service, cids: list[str], node: PinNode, tmp_path: Path
+) -> None:
+    for imports in (cids, []):
+        node.imports.clear()
+        done = pin_once(service.url, node, tmp_path, MUNIMENT_KUBO_AUTHORIZATION="Bearer Q")
+        assert (done.exit_code, done.stderr, node.imports) == (0, "", imports)
+
+
+def test_a_reason_in_an_answer_to_an_import_does_not_show_the_credentials(
+    service: Service, cids: list[str], node: PinNode, tmp_path: Path
+) -> None:
+    node.fault = "pin error"
+    done = pin_once(service.url, node, tmp_path, MUNIMENT_KUBO_AUTHORIZATION="Bearer offline")
+    assert (done.exit_code, node.imports) == (1, cids)
+    assert done.stderr.count("block was not found locally (********)") == len(cids)
+
+
+def test_a_file_of_credentials_that_cannot_be_read_is_refused_with_the_variable(
+    service: Service, node: PinNode, tmp_path: Path
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff")
+    for name in ("none", "binary", "."):
+        done = pin_once(service.url, node, tmp_path, MUNIMENT_KUBO_AUTHORIZATION_FILE=str(tmp_path / name))
+        assert (done.exit_code, done.stdout, node.looks) == (2, "", [])
+        assert done.stderr.startswith("Error: MUNIMENT_KUBO_AUTHORIZATION_FILE must name a text file")
+
+
 @each_row("text", [f"Bearer {SECRET}\r\nx-evil: 1", f"Bearer {SECRET}é", f" Bearer {SECRET}"])
 def test_credentials_that_no_header_can_hold_are_refused_and_not_shown(
     service: Service, tmp_path: Path, text: str
@@ -319,6 +347,7 @@ def test_credentials_that_no_header_can_hold_are_refused_and_not_shown(
 def test_a_node_is_a_url_without_credentials(service: Service, tmp_path: Path, url: str) -> None:
     done = pin_once(service.url, url, tmp_path)
     assert (done.exit_code, done.stdout, "secret" in done.stderr) == (2, "", False)
+    assert done.stderr.startswith("Error: --kubo: ")
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_the_node(

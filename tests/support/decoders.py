@@ -126,7 +126,7 @@ def _intent(text: bytes) -> object:
 
 def _imported(data: bytes) -> None:
     try:
-        kubo.check_imported(data, _ROOTS)
+        kubo.check_imported(data, _ROOTS, kubo.reason)
     except kubo.NotPinned as error:
         raise ValueError(str(error)) from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +75,11 @@ class Kubo:
     @contextmanager
     def at(cls, url: str) -> Generator[Self]:
         """The node at `url`; credentials come from the environment. Raises `ValueError`."""
-        url, own = checked_url(url), authorization()
+        own = authorization()
+        try:
+            url = checked_url(url)
+        except ValueError as error:
+            raise ValueError(f"--kubo: {error}") from error
         # No proxy of the environment sees what is for a node of one's own.
         with httpx2.Client(timeout=SECONDS_MAX, verify=tls_context(), trust_env=False) as http:
             yield cls(Blocking(url, http, answer_s_max=SECONDS_MAX, answer_bytes_max=ANSWER_BYTES_MAX), own)
@@ -94,7 +98,7 @@ class Kubo:
                 return says_pinned(reply.content, spellings)
         except (Unreachable, NotARegistry, NotPinned) as error:
             raise NodeAway(f"pin/ls: {error}") from error
-        raise NodeAway(_refusal("pin/ls", reply))
+        raise NodeAway(self._refusal("pin/ls", reply))
 
     def pin(self, cid: Cid, car: bytes) -> None:
         """Send a CAR file with the root `cid`, and check that the node has pinned it. Raises `NodeAway`, `NotPinned`.
@@ -113,28 +117,38 @@ class Kubo:
         except (Unreachable, NotARegistry) as error:
             raise NotPinned(f"dag/import: {error}") from error
         if reply.status == _OK:
-            check_imported(reply.content, spellings(cid))
+            check_imported(reply.content, spellings(cid), self._reason)
             return
         is_refused = reply.status in _ABOUT_THE_BUNDLE or (reply.status == _FAILED and message(reply.content))
-        raise (NotPinned if is_refused else NodeAway)(_refusal("dag/import", reply))
+        raise (NotPinned if is_refused else NodeAway)(self._refusal("dag/import", reply))
 
     def _ask(self, command: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
-        """The answer to a command, without the credentials, which a node may repeat. Raises as the driver."""
+        """The answer to a command. Raises as the driver."""
         own = {"authorization": self.authorization} if self.authorization else {}
 
         def flow() -> Flow[Reply]:
             return (yield Send("POST", f"/api/v0/{command}", body, {**own, **(headers or {})}))
 
-        reply = self.driver.run(flow())
+        return self.driver.run(flow())
+
+    def _refusal(self, command: str, reply: Reply) -> str:
+        said = self._reason(message(reply.content) or reply.content.decode("utf-8", "replace"))
+        return f"{command} answered {reply.status}" + (f": {said}" if said else "")
+
+    def _reason(self, text: str) -> str:
+        """A text of the node on one line, without the credentials, which a node may repeat."""
         secret = self.authorization.rpartition(" ")[2]
-        return reply._replace(content=_in_json(secret).sub(b"********", reply.content)) if secret else reply
+        return reason(_in_json(secret).sub("********", text) if secret else text)
 
 
 def authorization() -> str:
     """The header field for the node, in a variable or the file that one names; empty without. Raises `ValueError`."""
     text = os.environ.get(AUTHORIZATION) or ""
     if file := os.environ.get(f"{AUTHORIZATION}_FILE"):
-        text = Path(file).read_text("utf-8").strip()
+        try:
+            text = Path(file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{AUTHORIZATION}_FILE must name a text file that can be read: {error}") from error
     if text and CREDENTIAL.fullmatch(text) is None:
         raise ValueError(f"{AUTHORIZATION} has a line break or another character that HTTP headers do not allow")
     return text
@@ -152,16 +166,19 @@ def says_pinned(content: bytes, spellings: Collection[str]) -> bool:
     return any(key in spellings and pin.Type == "recursive" for key, pin in pins.items())
 
 
-def check_imported(content: bytes, spellings: Collection[str]) -> None:
-    """Return if the lines of a `dag/import` report that the bundle was pinned; raise `NotPinned` otherwise."""
+def check_imported(content: bytes, spellings: Collection[str], show: Callable[[str], str]) -> None:
+    """Return if the lines of a `dag/import` report that the bundle was pinned.
+
+    Otherwise raise `NotPinned`, with the node's reason as `show` gives it.
+    """
     statements = [_decode(line) for line in content.splitlines() if line]
     for each in statements:
         if each.Message is not None:  # an error after the answer began
-            raise NotPinned(f"dag/import failed: {reason(each.Message)}")
+            raise NotPinned(f"dag/import failed: {show(each.Message)}")
     roots = [each.Root for each in statements if each.Root is not None]
     for root in roots:
         if root.PinErrorMsg:
-            raise NotPinned(f"the node did not pin: {reason(root.PinErrorMsg)}")
+            raise NotPinned(f"the node did not pin: {show(root.PinErrorMsg)}")
         if root.Cid.get("/") not in spellings:
             raise NotPinned("the node answered with another root")
     if not roots:
@@ -181,11 +198,6 @@ def reason(text: str) -> str:
     return " ".join(text[: 4 * _REASON_LENGTH_MAX].split())[:_REASON_LENGTH_MAX]
 
 
-def _refusal(command: str, reply: Reply) -> str:
-    said = reason(message(reply.content) or reply.content.decode("utf-8", "replace"))
-    return f"{command} answered {reply.status}" + (f": {said}" if said else "")
-
-
 def _decode(content: bytes) -> _Statement:
     try:
         return msgspec.convert(parse_json(content), _Statement)
@@ -193,7 +205,7 @@ def _decode(content: bytes) -> _Statement:
         raise NotPinned("the node answered in another form than Kubo") from error
 
 
-def _in_json(secret: str) -> re.Pattern[bytes]:
+def _in_json(secret: str) -> re.Pattern[str]:
     """A pattern of the secret, also with characters that JSON escapes (RFC 8259 section 7), such as Go's `&`."""
     forms = (rf"(?>(?i:\\u{ord(each):04x})|\\?{re.escape(each)})" for each in secret)
-    return re.compile("".join(forms).encode())
+    return re.compile("".join(forms))
