@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         self._due.popleft()
         self._since = now
         if is_last or self._is_stopping:
-            self._end_connection(is_all_read=exchange.is_whole and not self._due)
+            self._end_connection(is_all_read=exchange.is_whole and not exchange.is_offer and not self._due)
             return
         if self._sending.waiting_bytes and len(self._due) <= 1:
             self._read_rest()

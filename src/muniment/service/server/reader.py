@@ -35,7 +35,7 @@ BODY_BYTES_WAITING_MAX: Final = 64 * 1024
 class Exchange:
     """One request and its answer."""
 
-    __slots__ = ("body", "has_chunks", "is_persistent", "is_started", "is_whole", "reply", "request")
+    __slots__ = ("body", "has_chunks", "is_offer", "is_persistent", "is_started", "is_whole", "reply", "request")
 
     request: Request
 
@@ -50,6 +50,8 @@ class Exchange:
         self.body = body
         self.is_whole = False
         self.is_started = False
+        # Whether the client offered another protocol: it may have sent requests after this one, which are not answered.
+        self.is_offer = False
         # The answer to a malformed request, which bypasses the application; None for other requests.
         self.reply: Reply | None = None
 
@@ -346,8 +348,10 @@ class RequestReader:
             body = ReceivedBody(self._receiver, expects_continue=expects_continue)
         is_http_1_1 = version == "1.1"
         # An offer of another protocol is ignored, and the connection ends after the answer (RFC 9110 section 7.8).
-        is_persistent = is_http_1_1 and parser.should_keep_alive() and not parser.should_upgrade()
+        is_offer = parser.should_upgrade()
+        is_persistent = is_http_1_1 and parser.should_keep_alive() and not is_offer
         exchange = Exchange(is_persistent=is_persistent, has_chunks=is_http_1_1, body=body)
+        exchange.is_offer = is_offer
         path, query = path_and_query(target)
         exchange.request = Request(
             method, path, query, fields, body or NO_BODY,
