@@ -161,3 +161,21 @@ def test_a_demo_that_was_stopped_while_it_filled_its_registry_fills_it_anew(tmp_
     with demo(data, signal.SIGINT) as (url, _):
         (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
         check_filled(counted(url, round(datetime.fromisoformat(newest["createdAt"]).timestamp() * 1000)))
+
+
+def text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError:
+        return ""
+
+
+def test_a_demo_that_is_stopped_while_its_service_starts_says_so_and_ends(tmp_path: Path) -> None:
+    process = start(tmp_path / "data")
+    # The lock of the directory names the demo while it fills the registry, and then the service.
+    while text_of(tmp_path / "data" / "serving") in ("", str(process.pid)):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
+    said, errors = process.communicate(SECONDS_MAX)
+    assert (process.returncode, "Stopping." in said) == (0, True), errors

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -58,7 +58,8 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         # Before the service starts, because the times of the records are in the past. Any signal may interrupt it.
         with locked_directory(settings.data_dir):
             day = add_sample_day(settings, walk.sample())
-        with stop.listening(), _service(settings) as (service, address, line):
+        ends = suppress(KeyboardInterrupt, output.StoppedWhileWaiting)
+        with ends, stop.listening(), _service(settings) as (service, address, line):
             output.print_text(f"{line}\n{day}")
             left = walk.walk_and_leave(address, settings)
             with _relayer(settings, address), stop.waiting():
@@ -120,6 +121,7 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str, 
             yield service, url, line
         except (KeyboardInterrupt, output.StoppedWhileWaiting):
             output.print_text("\nStopping.")
+            raise
         finally:
             service.terminate()
 
