@@ -52,6 +52,7 @@ class Browser:
 @contextmanager
 def browsing(home: Path, streams: dict[str, str]) -> Generator[Browser]:
     """Chromium with an EventSource for each of `streams`, name to URL; its own files are in `home`."""
+    program = installed("chromium")
     browser = Browser()
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,17 +73,26 @@ def browsing(home: Path, streams: dict[str, str]) -> Generator[Browser]:
     with LocalServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
-        page = f"http://127.0.0.1:{server.server_port}/#{quote(json.dumps(streams), safe='')}"
-        command = [
-            installed("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            "--disable-background-networking", "--no-first-run", "--remote-debugging-port=0",
-            f"--user-data-dir={home}", page,
-        ]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            yield browser
+            page = f"http://127.0.0.1:{server.server_port}/#{quote(json.dumps(streams), safe='')}"
+            with running(program, home, page):
+                yield browser
         finally:
-            process.terminate()
-            process.wait(timeout=30)
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def running(program: Path, home: Path, page: str) -> Generator[None]:
+    """Chromium with one page."""
+    command = [
+        program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--disable-background-networking", "--no-first-run", "--remote-debugging-port=0",
+        f"--user-data-dir={home}", page,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=30)

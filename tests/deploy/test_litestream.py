@@ -23,6 +23,7 @@ CONFIG = DEPLOY / "litestream" / "litestream.yml"
 SETTINGS = {"MUNIMENT_BLOCKS_URL": "database:", "MUNIMENT_SECRET": "5e" * 32}
 WRITERS = 8
 TRIGGERS_OF_A_WRITER = 100
+FIRST_COPY_SECONDS_MAX = 60  # this ends a hang
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -40,13 +41,20 @@ def replica(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
 
 @contextmanager
 def replicating(database: Path, log: Path, replica: dict[str, str]) -> Generator[None]:
-    """Litestream, from its first copy to its last one."""
+    """Litestream, from its first copy to its last one. Ended before the first copy, it would leave nothing."""
+    program = packaged("litestream")
     with log.open("wb") as output:
         litestream = subprocess.Popen(
-            [packaged("litestream"), "replicate", "-config", CONFIG],
+            [program, "replicate", "-config", CONFIG],
             env={**os.environ, **replica, "DATABASE": str(database)}, stdout=output, stderr=output,
         )  # fmt: skip
     try:
+        deadline = time.monotonic() + FIRST_COPY_SECONDS_MAX
+        # The first line is the heading of the list of files.
+        while len(run(program, "ltx", replica["REPLICA_URL"], **replica).stdout.splitlines()) < 2:
+            assert litestream.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < deadline, log.read_text("utf-8")
+            time.sleep(0.1)
         yield
         assert litestream.poll() is None, log.read_text("utf-8")
     finally:
