@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from muniment.protocol.errors import RateLimited
 from muniment.service.app import Application
 from muniment.service.context import Context
 from muniment.service.http import admission
+from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.request import NO_BODY, Request
 from muniment.service.running.limits.limiter import PROXY_NOTE, Limiter
 from muniment.service.running.settings import Settings
@@ -281,3 +283,16 @@ async def test_under_overload_reads_go_on_for_longer_than_uploads_and_deactivati
     body = {"triggerSigs": ["0x" + "11" * 64 + "1b"], "signature": "0x" + "22" * 64 + "1b"}
     assert (await client.post("/triggers/deactivate", json=body)).status_code == 404
     assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_a_client_beside_a_proxy_is_no_proxy_that_is_missing(context: Context) -> None:
+    """Such a client asks through the proxy: the address that the proxy forwards is the proxy's own."""
+    app = Application(replace(context, clients=ClientAddresses([ip_network("10.1.2.3")])))
+    for peer, forwarded, notes in (
+        ("10.1.2.3", "10.1.2.3", None),
+        ("::ffff:10.1.2.3", "10.1.2.3", None),
+        ("::ffff:10.1.2.4", "192.0.2.9", [PROXY_NOTE]),
+    ):
+        async with of(app, peer) as proxy:
+            answer = await proxy.get("/readyz", headers={"x-forwarded-for": forwarded})
+        assert answer.json().get("notes") == notes, peer

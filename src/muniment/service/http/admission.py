@@ -193,10 +193,9 @@ class Admission:
         if b"x-forwarded-for" not in request.named:
             return self._limiter.client(self._addresses.address(request) if has_proxies else request.peer)
         if has_proxies:
-            address = self._addresses.address(request)
-            if address == request.peer:  # the peer is not a trusted proxy
-                self._limiter.forwarder(address)
-            return self._limiter.client(address)
+            if not self._addresses.is_proxy(request.peer):
+                self._limiter.forwarder(request.peer)
+            return self._limiter.client(self._addresses.address(request))
         client = self._limiter.forwarder(request.peer)
         if client is not self._limiter.client(request.peer) and len(self._forwarders) < _FORWARDERS_MAX:
             self._forwarders.add(request.peer)
