@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from each_row import each_row
-from middle import Answered, Asked, Behaviour, Forward, Middle, before
+from middle import Answered, Asked, Behaviour, Forward, Middle
 from muniment.cli.client.kubo import ANSWER_BYTES_MAX, Kubo, NodeAway, NotPinned, spellings
 from muniment.cli.main import main
 from muniment.client import Registry
@@ -18,35 +18,18 @@ from muniment.client.drivers import Blocking
 from muniment.protocol.ipfs.car import car_header
 from muniment.protocol.ipfs.cid import Cid
 from pin_node import OTHER_ROOT, PinNode, pin_node
-from pinning_world import deployed, pin_once, versions
+from pinning_world import deployed, middle, node, pin_once, service, versions
 from ports import free_port
 from service import Service
 
+__all__ = ["middle", "node", "service"]  # the fixtures
 SECRET = "a-secret&<of-the-node>"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("registry")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
 def cids(service: Service) -> list[str]:
     """Three functions, the oldest first."""
     return deployed(service.url, *versions(0, 3))
-
-
-@pytest.fixture
-def node() -> Iterator[PinNode]:
-    with pin_node() as started:
-        yield started
-
-
-@pytest.fixture
-def middle(service: Service) -> Iterator[Middle]:
-    with before(service.url) as made:
-        yield made
 
 
 def lines(*cids: str) -> str:

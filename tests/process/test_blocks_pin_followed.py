@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,21 +12,16 @@ import pytest
 
 import warm
 from follow_command import SECONDS_MAX, ended, until
-from middle import Answered, Asked, Forward, Middle, before
+from middle import Answered, Asked, Forward, Middle
 from pin_node import PinNode, pin_node
-from pinning_world import deployed, versions
+from pinning_world import deployed, middle, node, service, versions
 from ports import free_port
 from service import Service
 from warm import WarmProcess
 
+__all__ = ["middle", "node", "service"]  # the fixtures
 # The command with a list that is read again at once while a bundle is refused.
 HASTY = ("-c", "from muniment.cli.client import pins; pins._AGAIN_S = 0; from muniment.__main__ import main; main()")
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("registry")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +34,6 @@ def new(service: Service) -> Callable[[], str]:
         return cid
 
     return deploy
-
-
-@pytest.fixture
-def node() -> Iterator[PinNode]:
-    with pin_node() as started:
-        yield started
-
-
-@pytest.fixture
-def middle(service: Service) -> Iterator[Middle]:
-    with before(service.url) as made:
-        yield made
 
 
 @contextmanager

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from builders import Bundle, Wallet
+from middle import Middle, before
 from muniment.cli.main import main
 from muniment.client import Bundle as Files, KeySigner, Registry
-from pin_node import PinNode
+from pin_node import PinNode, pin_node
+from service import Service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("registry")) as served:
+        yield served
+
+
+@pytest.fixture
+def node() -> Iterator[PinNode]:
+    with pin_node() as started:
+        yield started
+
+
+@pytest.fixture
+def middle(service: Service) -> Iterator[Middle]:
+    """What stands between a client and the registry."""
+    with before(service.url) as between:
+        yield between
 
 
 def deployed(url: str, *bundles: Bundle) -> list[str]:
