@@ -15,7 +15,8 @@ import pytest
 import warm
 from answers import ok
 from builders import signed_in
-from muniment.service.running.directory_lock import LOCK_FILE
+from mounts import mounted, needs_mounts
+from muniment.service.running.directory_lock import LOCK_FILE, locked_directory
 from service import START_SECONDS_MAX, Service
 
 
@@ -106,3 +107,12 @@ def test_a_child_of_a_killed_service_does_not_keep_the_lock(tmp_path: Path) -> N
         os.kill(int(said[1]), 0)  # it is there still
     finally:
         os.kill(int(said[1]), signal.SIGKILL)
+
+
+@needs_mounts
+def test_an_empty_read_only_file_system_is_the_reason_and_not_a_missing_file(tmp_path: Path) -> None:
+    with mounted(tmp_path) as volume:
+        volume.remount("ro")
+        with pytest.raises(OSError, match="Read-only file system"), locked_directory(tmp_path):
+            pass
+        assert files_in(tmp_path) == set()
