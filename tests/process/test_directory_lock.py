@@ -48,6 +48,22 @@ def test_a_second_service_is_refused_with_the_id_of_the_first_and_changes_nothin
     assert ok(httpx2.get(f"{serving.url}/functions")).json() == []
 
 
+def test_a_second_service_on_one_sqlite_file_is_refused(tmp_path: Path) -> None:
+    """By its path, and by another name of the file."""
+    other = tmp_path / "link" / "other.db"
+    other.parent.mkdir()
+    with Service(tmp_path / "data") as service:
+        other.symlink_to(service.data_dir / "muniment.db")
+        for file in (service.data_dir / "muniment.db", other):
+            ended = warm.run(
+                "serve", "--port", "0", data=tmp_path / "second", timeout=START_SECONDS_MAX,
+                environment={"MUNIMENT_DATABASE_URL": f"sqlite:///{file}"},
+            )  # fmt: skip
+            assert (ended.returncode, ended.stdout) == (1, "")
+            assert f"Error: {service.data_dir} is served already, by process {service.pid}: " in ended.stderr
+            assert files_in(tmp_path / "second") == {LOCK_FILE}
+
+
 def test_commands_work_beside_a_service(serving: Service) -> None:
     key = serving.operator_key()
     assert httpx2.get(f"{serving.url}/intents", headers={"x-operator-key": key}).status_code == 200

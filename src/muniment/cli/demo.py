@@ -49,14 +49,14 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         if url is not None:
             walk.walk(url, settings.protocol_name)
             return
+        from muniment.operate.databases import served_alone
         from muniment.operate.sample_day import add_sample_day
-        from muniment.service.running.directory_lock import locked_directory
 
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
         _refuse_another_revision(settings)
         # Before the service starts, because the times of the records are in the past. Any signal may interrupt it.
-        with locked_directory(settings.data_dir):
+        with served_alone(settings):
             day = add_sample_day(settings, walk.sample())
         ends = suppress(KeyboardInterrupt, output.StoppedWhileWaiting)
         with ends, stop.listening(), _service(settings) as (service, address, line):

@@ -28,7 +28,6 @@ def serve(config: Path | None, **flags: object) -> None:
     """Run the service."""
     from muniment.cli.logs import configure_logs, warn_of_unread_variables
     from muniment.operate import databases
-    from muniment.service.running.directory_lock import locked_directory
     from muniment.service.server.run import listen, serve as serve_on
 
     settings = settings_of(config, **flags)
@@ -37,7 +36,7 @@ def serve(config: Path | None, **flags: object) -> None:
     with ExitStack() as held:
         with output.errors_on_one_line():
             databases.refuse_another_revision(settings)
-            held.enter_context(locked_directory(settings.data_dir))
+            held.enter_context(databases.served_alone(settings))
             if settings.migrates_at_start:
                 databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
             listener = held.enter_context(listen(settings.host, settings.port))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from muniment.protocol.errors import AnotherRevision, DatabaseUnavailable, Unavailable
+from muniment.service.running.directory_lock import locked_directory
 from muniment.service.storage import epoch, is_away, open_database, sqlite_file
 from muniment.service.storage.sqlite.revision import refuse_another_revision as refuse_file
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
     from pathlib import Path
 
     from muniment.service.running.settings import Settings
@@ -105,6 +106,23 @@ def refuse_another_revision(settings: Settings) -> None:
                 return
 
     asyncio.run(look())
+
+
+@contextmanager
+def served_alone(settings: Settings) -> Generator[None]:
+    """Keep other services from the data directory, and from an SQLite file elsewhere, within the block.
+
+    Raises `ValueError` with the id of the process that serves, or `OSError`.
+    """
+    directories = [settings.data_dir]
+    if (file := sqlite_file(settings.database_url, data_dir=settings.data_dir)) is not None:
+        place = file.resolve().parent
+        if place != settings.data_dir.resolve():
+            directories.append(place)
+    with ExitStack() as locks:
+        for directory in directories:
+            locks.enter_context(locked_directory(directory))
+        yield
 
 
 def renew_epoch(settings: Settings) -> float:

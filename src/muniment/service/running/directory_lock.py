@@ -35,8 +35,8 @@ def locked_directory(data_dir: Path) -> Generator[None]:
             holder = os.pread(descriptor, len(_LINE.format("")), 0).decode("ascii", "replace").strip()
             raise ValueError(
                 f"{data_dir} is served already, by {f'process {holder}' if holder.isdecimal() else 'another process'}: "
-                "stop that process first, or give this one a directory of its own with --data-dir. Several services "
-                "may share one PostgreSQL database, see docs/run/scaling.md"
+                "stop that process first, or give this one a directory of its own with --data-dir, for its SQLite file "
+                "too. Several services may share one PostgreSQL database, see docs/run/scaling.md"
             ) from error
         _write(descriptor, _LINE.format(os.getpid()))
         yield

@@ -126,7 +126,7 @@ class Settings:
     host: str = _setting("127.0.0.1", "Address to listen on")
     port: int = _setting(8787, "Port to listen on; 0: any free port", at_least=0, at_most=65_535)
     trusted_proxies: str = _setting(
-        "", "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: `X-Forwarded-For` is ignored"
+        "", "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: no address in `X-Forwarded-For` counts"
     )
     metrics_from: str = _setting(
         "127.0.0.0/8, ::1/128",
