@@ -311,6 +311,11 @@ def test_a_file_of_credentials_that_cannot_be_read_is_refused_with_the_variable(
         done = pin_once(service.url, node, tmp_path, MUNIMENT_KUBO_AUTHORIZATION_FILE=str(tmp_path / name))
         assert (done.exit_code, done.stdout, node.looks) == (2, "", [])
         assert done.stderr.startswith("Error: MUNIMENT_KUBO_AUTHORIZATION_FILE must name a text file")
+    (tmp_path / "empty").write_text("\n")
+    done = pin_once(service.url, node, tmp_path, MUNIMENT_KUBO_AUTHORIZATION_FILE=str(tmp_path / "empty"))
+    assert (done.exit_code, done.stderr, node.looks) == (
+        2, "Error: MUNIMENT_KUBO_AUTHORIZATION_FILE names an empty file\n", [],
+    )  # fmt: skip
 
 
 @each_row("text", [f"Bearer {SECRET}\r\nx-evil: 1", f"Bearer {SECRET}é", f" Bearer {SECRET}"])

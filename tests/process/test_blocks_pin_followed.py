@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import warm
+from each_row import each_row
 from follow_command import SECONDS_MAX, ended, until
 from middle import Answered, Asked, Forward, Middle
 from pin_node import PinNode, pin_node
@@ -141,3 +143,39 @@ def test_a_signal_does_not_wait_for_a_node_that_is_silent(
         until(lambda: node.looks)
         status, _ = ended(process)
     assert (status, node.pinned) == (128 + signal.SIGTERM, {})
+
+
+EVENT = {"id": "abc", "type": "function.created", "time": "2026-11-20T19:48:00.123Z", "data": {}}
+CID = "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ"
+
+
+@each_row(("subject", "cursor", "reason"), [
+    ("\x1b]0;" + "Q" * 1_000_000, "abd", "answers with a function that has no CID"),
+    (CID, "abc", "answers with events and no new cursor: they would repeat for ever"),
+])  # fmt: skip
+def test_events_that_no_registry_has_end_the_command(
+    middle: Middle, node: PinNode, tmp_path: Path, subject: str, cursor: str, reason: str
+) -> None:
+    def behave(asked: Asked, forward: Forward) -> Answered:
+        if not asked.target.startswith("/events"):
+            return forward()
+        begins = "wait" not in asked.target
+        link = f'</events?cursor={"abc" if begins else cursor}>; rel="next"'
+        events = [] if begins else [{**EVENT, "subject": subject}] * 3
+        return Answered(200, {"content-type": "application/json", "link": link}, json.dumps(events).encode())
+
+    with middle.behaving(behave), following(middle.url, node.url, tmp_path) as process:
+        assert process.wait(SECONDS_MAX) == 4
+    errors = texts(tmp_path)[1]
+    assert (CID in node.looks, reason in errors, len(errors) < 300) == (False, True, True)
+
+
+def test_without_a_change_feed_it_says_what_to_do_instead(tmp_path: Path, node: PinNode) -> None:
+    with (
+        Service(tmp_path / "registry", environment={"MUNIMENT_FEED": "off"}) as service,
+        following(service.url, node.url, tmp_path) as process,
+    ):
+        assert process.wait(SECONDS_MAX) == 1
+    assert texts(tmp_path) == (
+        "", "Error: the registry has no change feed: run the command with --once, by a timer\n",
+    )  # fmt: skip

@@ -149,6 +149,8 @@ def authorization() -> str:
             text = Path(file).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{AUTHORIZATION}_FILE must name a text file that can be read: {error}") from error
+        if not text:
+            raise ValueError(f"{AUTHORIZATION}_FILE names an empty file")
     if text and CREDENTIAL.fullmatch(text) is None:
         raise ValueError(f"{AUTHORIZATION} has a line break or another character that HTTP headers do not allow")
     return text

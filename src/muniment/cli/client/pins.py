@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from muniment.cli import output
 from muniment.cli.client.kubo import NodeAway, NotPinned
 from muniment.cli.client.patience import until_answered
+from muniment.cli.client.service import FailedError
 from muniment.client import CursorTooOld, Forged, NotARegistry
 from muniment.client.flows.following import PASSING
-from muniment.protocol.errors import Refusal
-from muniment.protocol.ipfs.cid import BundleCid
+from muniment.protocol.errors import InvalidCid, Refusal, UnknownPath
+from muniment.protocol.ipfs.cid import BundleCid, Cid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,10 @@ class Pinning:
     refusals: int = field(default=0, init=False)
 
     def follow(self) -> None:
-        """Pin all bundles, then each new one, forever; from time to time all again."""
+        """Pin all bundles, then each new one, forever; from time to time all again.
+
+        Raises `FailedError` if the registry has no change feed.
+        """
         again_s = _AGAIN_S
         while True:
             start_s = time.monotonic()
@@ -58,6 +62,8 @@ class Pinning:
             except CursorTooOld:
                 output.print_note("the registry has begun anew or forgotten the position: reading the list again")
                 self._answer(partial(time.sleep, _EMPTY_PAUSE_S))
+            except UnknownPath as error:
+                raise FailedError("the registry has no change feed: run the command with --once, by a timer") from error
             again_s = min(2 * again_s, _AGAIN_S_MAX) if self.refusals else _AGAIN_S
 
     def pin_all(self) -> None:
@@ -77,13 +83,19 @@ class Pinning:
     def _pin_new(self, cursor: str) -> str:
         """Wait for new functions, and pin their bundles; the cursor after them."""
         page = self._answer(partial(self.registry.events.page, cursor, _FILTER))
+        if page and page.cursor in {None, cursor}:
+            raise NotARegistry("answers with events and no new cursor: they would repeat for ever")
         for event in page:
-            self._pin(event.subject)
+            try:
+                cid = Cid.parse(event.subject)
+            except InvalidCid as error:
+                raise NotARegistry("answers with a function that has no CID") from error
+            self._pin(cid)
         if not page:
             self._answer(partial(time.sleep, _EMPTY_PAUSE_S))
         return page.cursor or cursor
 
-    def _pin(self, cid: str) -> None:
+    def _pin(self, cid: Cid) -> None:
         """Pin a bundle, or print why not."""
         try:
             if self._answer(partial(self._send_missing, cid)):
@@ -94,7 +106,7 @@ class Pinning:
             self.refusals += 1
             output.print_note(f"not pinned: {cid}: {error}")
 
-    def _send_missing(self, cid: str) -> bool:
+    def _send_missing(self, cid: Cid) -> bool:
         """Send a bundle to the node, unless it has pinned it; whether it had to be sent."""
         bundle = BundleCid.parse(cid)
         if self.node.has_pinned(bundle):
