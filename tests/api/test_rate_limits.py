@@ -295,4 +295,4 @@ async def test_a_client_beside_a_proxy_is_no_proxy_that_is_missing(context: Cont
     ):
         async with of(app, peer) as proxy:
             answer = await proxy.get("/readyz", headers={"x-forwarded-for": forwarded})
-        assert answer.json().get("notes") == notes, peer
+        assert (answer.status_code, answer.json().get("notes")) == (200, notes), peer

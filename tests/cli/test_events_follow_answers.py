@@ -16,8 +16,9 @@ from muniment.cli.main import main
 EVENT: dict[str, Any] = {
     "id": "AAAA", "type": "muniment.trigger.created", "subject": "0x12", "time": "2026-11-20T19:48:00.123Z", "data": {},
 }  # fmt: skip
+BEFORE = {"content-type": "application/json", "link": '</events?cursor=AAAA>; rel="next"'}
 NEXT = {"content-type": "application/json", "link": '</events?cursor=BBBB>; rel="next"'}
-BEGUN = Answered(200, NEXT, b"[]")
+BEGUN = Answered(200, BEFORE, b"[]")
 RAW = "a\x1b]0;title\x07 \x1b[31m \u202ered \u2066x\u2069 \x9b1m\u2028\nNext: run this"
 ESCAPED = "a\\u001b]0;title\\u0007 \\u001b[31m \\u202ered \\u2066x\\u2069 \\u009b1m"
 
@@ -58,6 +59,13 @@ def test_the_410_of_another_server_does_not_move_a_position(middle: Middle) -> N
     done = followed(middle, in_turn(BEGUN, page, Answered(410, {}, b"<html>gone")), "--reset")
     assert "not from a registry" in done.stderr
     assert "missed" not in done.stderr
+
+
+def test_events_without_a_new_cursor_end_the_command(middle: Middle) -> None:
+    """They would be printed again and again."""
+    done = followed(middle, in_turn(BEGUN, Answered(200, BEFORE, json.dumps([EVENT]).encode())))
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "answers with records and no new cursor" in done.stderr
 
 
 @pytest.mark.parametrize("status", [408, 429, 502, 503, 504])

@@ -151,7 +151,7 @@ CID = "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ"
 
 @each_row(("subject", "cursor", "reason"), [
     ("\x1b]0;" + "Q" * 1_000_000, "abd", "answers with a function that has no CID"),
-    (CID, "abc", "answers with events and no new cursor: they would repeat for ever"),
+    (CID, "abc", "answers with records and no new cursor: they would repeat for ever"),
 ])  # fmt: skip
 def test_events_that_no_registry_has_end_the_command(
     middle: Middle, node: PinNode, tmp_path: Path, subject: str, cursor: str, reason: str

@@ -24,6 +24,7 @@ T = TypeVar("T")
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 60.0
 _EMPTY_PAUSE_S: Final = 0.1
+_REPEATING: Final = "answers with records and no new cursor: they would repeat for ever"
 PASSING: Final = (Unreachable, Unavailable, Limited, RequestTimeout)
 # Filters that a listing and the feed share, and under which no record leaves a listing.
 _SHARED: Final = frozenset({"signer", "functionCid", "user", "settler", "configSig"})
@@ -71,7 +72,7 @@ class Follower(Generic[T]):
                 page = yield from self.read(self.cursor)
                 is_moved = page.cursor is not None and page.cursor != self.cursor
                 if page and not is_moved:
-                    raise NotARegistry("answers with records and no new cursor: they would repeat for ever")
+                    raise NotARegistry(_REPEATING)
                 self.cursor = page.cursor or self.cursor
                 if page:
                     return page
@@ -132,7 +133,10 @@ def event_page(session: Session, cursor: str, filters: Mapping[str, object]) -> 
     """The events after a cursor; waits for one. Raises `CursorTooOld`: list the records that you follow again."""
     asked = target("/events", cursor=cursor, wait=session.wait_s, **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    return Page(decode(reply, list[Event]), _feed_cursor_of(reply))
+    page = Page(decode(reply, list[Event]), _feed_cursor_of(reply))
+    if page and page.cursor == cursor:
+        raise NotARegistry(_REPEATING)
+    return page
 
 
 def _feed_cursor_of(reply: Reply) -> str:
