@@ -118,51 +118,83 @@ async def test_another_text_of_the_standard_logs_in_too(client: httpx2.AsyncClie
             ok(await send(client, message(await ask(client), **given)))
 
 
-BAD: dict[str, dict[str, str]] = {
-    "another domain": {"origin": "other.example.org"},
-    "the domain without its port": {"origin": "registry.example.org"},
-    "a user before the domain": {"origin": f"me@{DOMAIN}"},
-    "another scheme": {"origin": f"http://{DOMAIN}"},
-    "another URI": {"uri": "https://registry.example.org:8443/other"},
+# URLs that are equal by RFC 3986 section 6.2.
+EQUAL: dict[str, dict[str, str]] = {
+    "a host in upper case": {"origin": DOMAIN.upper(), "uri": URL.replace("registry", "REGISTRY")},
+    "a scheme in upper case": {"origin": f"HTTPS://{DOMAIN}", "uri": URL.replace("https", "HTTPS")},
     "a URI with a slash": {"uri": f"{URL}/"},
-    "another version": {"version": "2"},
-    "no chain": {"chain": ""},
-    "another address": {"address": STRANGER.address},
-    "a wrong checksum": {"address": OWNER.address.swapcase().replace("0X", "0x")},
-    "issued before the nonce": {"issued": iso_time(NOW_MS - 20 * 60_000)},
-    "issued after the nonce": {"issued": iso_time(NOW_MS + 20 * 60_000)},
-    "issued on no day": {"issued": "2026-11-31T19:48:00Z"},
-    "issued at the end of time": {"issued": "9999-12-31T23:59:60Z"},
-    "expired": {"expires": NOW},
-    "not yet": {"not_before": iso_time(NOW_MS + 1)},
-    "a statement of two lines": {"statement": "a\nb"},
-    "a statement that is not ASCII": {"statement": "für dich"},
-    "a resource that is no URI": {"resources": "nothing"},
+    "a letter that is escaped": {"uri": URL.replace("/muni", "/%6duni")},
+    "a path with dots": {"uri": URL.replace("/muni", "/./other/../muni")},
 }
 
 
-async def test_every_mismatch_is_the_one_failure_and_the_nonce_stays_good(
+@pytest.mark.one_engine
+async def test_another_spelling_of_the_url_logs_in_too(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+    for row, given in EQUAL.items():
+        with subtests.test(row):
+            ok(await send(client, message(await ask(client), **given)))
+
+
+# With a part of the detail, which names the line.
+BAD: dict[str, tuple[dict[str, str], str]] = {
+    "another domain": ({"origin": "other.example.org"}, "first line of the message names another host"),
+    "the domain without its port": ({"origin": "registry.example.org"}, f"which is {DOMAIN}"),
+    "a user before the domain": ({"origin": f"me@{DOMAIN}"}, "first line"),
+    "no port": ({"origin": "registry.example.org:99999"}, "not an ERC-4361 text"),
+    "another scheme": ({"origin": f"http://{DOMAIN}"}, "first line of the message has another scheme"),
+    "another URI": ({"uri": "https://registry.example.org:8443/other"}, f"the line URI of the message is not {URL}"),
+    "a URI with a query": ({"uri": f"{URL}?a=b"}, "the line URI"),
+    "a URI whose path is escaped otherwise": ({"uri": URL.replace("/muni", "%2Fmuni")}, "the line URI"),
+    "a path in upper case": ({"uri": URL.replace("/muni", "/MUNI")}, "the line URI"),
+    "another version": ({"version": "2"}, "the line Version has an invalid value"),
+    "no chain": ({"chain": ""}, "the line Chain ID"),
+    "another address": ({"address": STRANGER.address}, "the second line"),
+    "issued before the nonce": ({"issued": iso_time(NOW_MS - 20 * 60_000)}, "the line Issued At"),
+    "issued after the nonce": ({"issued": iso_time(NOW_MS + 20 * 60_000)}, "the line Issued At"),
+    "issued on no day": ({"issued": "2026-11-31T19:48:00Z"}, "Issued At"),
+    "issued at the end of time": ({"issued": "9999-12-31T23:59:60Z"}, "Issued At"),
+    "expired": ({"expires": NOW}, "the line Expiration Time"),
+    "not yet": ({"not_before": iso_time(NOW_MS + 1)}, "the line Not Before"),
+    "a statement of two lines": ({"statement": "a\nb"}, "statement"),
+    "a statement that is not ASCII": ({"statement": "für dich"}, "statement"),
+    "a resource that is no URI": ({"resources": "nothing"}, "extra lines"),
+}
+
+
+async def test_a_refusal_names_the_line_that_is_wrong_and_the_nonce_stays_good(
     client: httpx2.AsyncClient, nothing_stored: Unchanged
 ) -> None:
     nonce = await ask(client)
-    texts = {cause: message(nonce, **given) for cause, given in BAD.items()} | {
-        "another nonce": message("ab" * 32), "a nonce with 0x": message(f"0x{nonce}"),
-        "upper case": message(nonce.upper()), "CR": message(nonce).replace("\n", "\r\n"),
-        "an end": message(nonce) + "\n", "words before": "I say: " + message(nonce), "no text": "log me in", "": "",
-        "lines in another order": message(nonce).replace("Version: 1\nChain ID: 1", "Chain ID: 1\nVersion: 1"),
-        "the bare nonce": f"0x{nonce}",
+    texts = {cause: (message(nonce, **given), said) for cause, (given, said) in BAD.items()} | {
+        "a nonce with 0x": (message(f"0x{nonce}"), ""), "CR": (message(nonce).replace("\n", "\r\n"), "first line"),
+        "an end": (message(nonce) + "\n", "extra lines"), "words before": ("I say: " + message(nonce), "first line"),
+        "no text": ("log me in", "first line"), "": ("", "first line"), "the bare nonce": (f"0x{nonce}", "first line"),
+        "lines in another order": (
+            message(nonce).replace("Version: 1\nChain ID: 1", "Chain ID: 1\nVersion: 1"), "the line Version"
+        ),
     }  # fmt: skip
     async with nothing_stored():
-        answers = {cause: await send(client, text) for cause, text in texts.items()}
-        answers["another wallet"] = await send(client, message(nonce), STRANGER)
-        answers["another address posts it"] = await send(client, message(nonce), OWNER, STRANGER.address)
-        spoilt = {
-            "address": OWNER.address,
-            "signature": OWNER.sign_text(message(nonce)),
-            "message": message(nonce, chain="2"),
+        for cause, (text, said) in texts.items():
+            detail = check_refusal(await send(client, text), 401, "login-failed")["detail"]
+            assert said in detail, (cause, detail)
+    assert (await send(client, message(nonce))).status_code == 200
+
+
+async def test_every_other_mismatch_is_the_one_failure_and_the_nonce_stays_good(
+    client: httpx2.AsyncClient, nothing_stored: Unchanged
+) -> None:
+    nonce = await ask(client)
+    spoilt = {"address": OWNER.address, "signature": OWNER.sign_text(message(nonce)), "message": message(nonce)}
+    async with nothing_stored():
+        answers = {
+            "another nonce": await send(client, message("ab" * 32)),
+            "upper case": await send(client, message(nonce.upper())),
+            "another wallet": await send(client, message(nonce), STRANGER),
+            "other bytes": await client.post(
+                "/users/authenticate", json={**spoilt, "message": message(nonce, chain="2")}
+            ),
+            "without the message": await client.post("/users/authenticate", json={**spoilt, "message": None}),
         }
-        answers["other bytes"] = await client.post("/users/authenticate", json=spoilt)
-        answers["without the message"] = await client.post("/users/authenticate", json={**spoilt, "message": None})
     bare = await client.post("/users/authenticate", json={"address": OWNER.address, "signature": OWNER.sign_text("no")})
     for cause, answer in answers.items():
         assert answer.status_code == 401, (cause, answer.text)

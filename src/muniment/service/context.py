@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muniment.service.running.tracing.tracer import Tracer
     from muniment.service.storage.database import Database, Reader
     from muniment.service.storage.epoch import Epochs
+    from muniment.service.storage.service_number import ServiceNumber
 
 # Returns a function's inputs by name, in manifest order; None for an unregistered function. Triggers call it and
 # functions implement it; neither package imports the other.
@@ -67,6 +68,11 @@ class Context:
     # The trusted time. New dated records are refused while the clock is in doubt.
     clock: Clock
     random_bytes: Callable[[int], bytes]
+    # The number of this service among those of the database.
+    number: ServiceNumber
+    # The slots of the last nonces of log-ins, a byte for the addresses that share a checksum. They begin at random: a
+    # service that starts again may have given out the first ones.
+    last_slots: bytearray
     find_inputs: FindInputs
     holdings: Holdings
     outgoing: Outgoing

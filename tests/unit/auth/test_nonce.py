@@ -12,12 +12,16 @@ from conftest import Clock
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature, recover
 from muniment.service.auth import nonces
-from muniment.service.auth.nonces import SLOTS, WINDOW_MS, issue_nonce, signed_nonce, use_nonce
-from muniment.service.auth.secrets import ring_of
+from muniment.service.auth.nonces import SLOTS, WINDOW_MS, Nonce, issue_nonce, signed_nonce, slots_of, use_nonce
+from muniment.service.auth.secrets import Ring, ring_of
 from muniment.service.context import Context
 
 OWNER = Wallet(51)
 ADDRESS = Address.parse(OWNER.address)
+
+
+def nonce_of(context: Context, ring: Ring, address: Address, signature: Signature, now_ms: int) -> Nonce | None:
+    return signed_nonce(ring, address, signature, now_ms // WINDOW_MS, slots_of(context, 0, address))
 
 
 async def test_a_nonce_is_the_mac_of_fields_of_fixed_width(context: Context, clock: Clock) -> None:
@@ -63,8 +67,8 @@ async def test_a_signature_finds_its_nonce(context: Context, clock: Clock, *, as
     for _ in range(SLOTS):
         nonce = await issue_nonce(context, ADDRESS)
         signature = Signature.parse(OWNER.sign_text(nonce.text) if as_text else OWNER.sign_bytes(nonce.raw))
-        assert signed_nonce(ring, ADDRESS, signature, clock.now_ms // WINDOW_MS) == nonce
-        assert signed_nonce(ring, Address.parse(Wallet(52).address), signature, clock.now_ms // WINDOW_MS) is None
+        assert nonce_of(context, ring, ADDRESS, signature, clock.now_ms) == nonce
+        assert nonce_of(context, ring, Address.parse(Wallet(52).address), signature, clock.now_ms) is None
 
 
 async def test_the_nonce_that_was_given_last_is_found_by_one_recovery(
@@ -80,10 +84,7 @@ async def test_the_nonce_that_was_given_last_is_found_by_one_recovery(
     for _ in range(SLOTS):
         nonce = await issue_nonce(context, ADDRESS)
         digests.clear()
-        assert (
-            signed_nonce(ring, ADDRESS, Signature.parse(OWNER.sign_text(nonce.text)), clock.now_ms // WINDOW_MS)
-            == nonce
-        )
+        assert nonce_of(context, ring, ADDRESS, Signature.parse(OWNER.sign_text(nonce.text)), clock.now_ms) == nonce
         assert len(digests) == 1
 
 
@@ -91,12 +92,12 @@ async def test_a_nonce_given_just_before_a_rotation_is_taken_after_it(context: C
     nonce = await issue_nonce(context, ADDRESS)
     signature = Signature.parse(OWNER.sign_text(nonce.text))
     raw = context.secrets()
-    assert signed_nonce(ring_of((b"\1" * 32, *raw)), ADDRESS, signature, clock.now_ms // WINDOW_MS) == nonce
-    assert signed_nonce(ring_of((b"\2" * 32, b"\1" * 32, *raw)), ADDRESS, signature, clock.now_ms // WINDOW_MS) is None
-    assert signed_nonce(ring_of((b"\1" * 32,)), ADDRESS, signature, clock.now_ms // WINDOW_MS) is None
+    assert nonce_of(context, ring_of((b"\1" * 32, *raw)), ADDRESS, signature, clock.now_ms) == nonce
+    assert nonce_of(context, ring_of((b"\2" * 32, b"\1" * 32, *raw)), ADDRESS, signature, clock.now_ms) is None
+    assert nonce_of(context, ring_of((b"\1" * 32,)), ADDRESS, signature, clock.now_ms) is None
 
 
 async def test_a_service_with_another_secret_gives_other_nonces(context: Context, clock: Clock) -> None:
     nonce = await issue_nonce(context, ADDRESS)
     signature = Signature.parse(OWNER.sign_text(nonce.text))
-    assert signed_nonce(ring_of((b"\3" * 32,)), ADDRESS, signature, clock.now_ms // WINDOW_MS) is None
+    assert nonce_of(context, ring_of((b"\3" * 32,)), ADDRESS, signature, clock.now_ms) is None

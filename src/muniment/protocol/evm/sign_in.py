@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from ipaddress import IPv6Address
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
 _ASKS: Final = " wants you to sign in with your Ethereum account:"
 # RFC 3986: sections 2.1 to 2.3, 3.1, 3.2 and 3.3.
@@ -121,7 +121,7 @@ def read_sign_in(text: str) -> SignIn:
         raise ValueError("the second line is not an address")
     fields = _fields(_after_statement(rest))
     issued_at_ms, expires_at_ms, not_before_ms = (
-        _milliseconds(fields[name]) if name in fields else None
+        _milliseconds(name, fields[name]) if name in fields else None
         for name in ("Issued At: ", "Expiration Time: ", "Not Before: ")
     )
     assert issued_at_ms is not None  # noqa: S101 - the line is not optional
@@ -149,9 +149,9 @@ def _fields(lines: list[str]) -> dict[str, str]:
         if line.startswith(name):
             found[name] = line.removeprefix(name)
             if not may_follow(found[name]):
-                raise ValueError(f"invalid value of {name}")
+                raise ValueError(f"the line {name.strip(': ')} has an invalid value")
         elif name not in _OPTIONAL:
-            raise ValueError(f"the line {name} is missing")
+            raise ValueError(f"the line {name.strip(': ')} is missing or at another place")
     if resources := lines[len(found) :]:
         title, *listed = resources
         if title != "Resources:" or not all(each.startswith("- ") and _is_uri(each[2:]) for each in listed):
@@ -159,7 +159,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
     return found
 
 
-def _milliseconds(text: str) -> int:
+def _milliseconds(name: str, text: str) -> int:
     """The time in milliseconds since 1970 of a text that `_TIME` matches. Raises `ValueError` for no such day."""
     parts = _TIME.fullmatch(text)
     assert parts is not None  # noqa: S101 - see above
@@ -167,8 +167,11 @@ def _milliseconds(text: str) -> int:
     fraction, sign, hours, minutes = parts.groups()[6:]
     # The second 60 is the moment at which the next minute begins.
     leap = timedelta(seconds=1) if second == _LEAP_SECOND else timedelta()
-    zone = timezone(timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1)) if sign else UTC
-    at = datetime(year, month, day, hour, minute, min(second, _LEAP_SECOND - 1) if leap else second, tzinfo=zone)
+    try:
+        zone = timezone(timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1)) if sign else UTC
+        at = datetime(year, month, day, hour, minute, min(second, _LEAP_SECOND - 1) if leap else second, tzinfo=zone)
+    except ValueError:
+        raise ValueError(f"the line {name.strip(': ')} is no time") from None
     # In this order: the last minute of the year 9999 may have such a second, and its end is no `datetime`.
     return (at - _EPOCH + leap) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
 
@@ -179,6 +182,18 @@ def domain_of(url: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     return shown if parts.port in {None, _DEFAULT_PORTS.get(parts.scheme)} else f"{shown}:{parts.port}"
+
+
+def normal_form(url: str) -> str:
+    """A URL in the normal form of RFC 3986 sections 6.2.2 and 6.2.3, without a slash at its end.
+
+    Raises `ValueError` for a port that is none.
+    """
+    parts = urlsplit(url)
+    escaped = re.sub("%[0-9A-Fa-f]{2}", lambda each: quote(unquote_to_bytes(each[0]), safe=""), parts.path)
+    origin = f"{parts.scheme}://{domain_of(url)}"
+    rest = url[len(url.partition("#")[0].partition("?")[0]) :]
+    return urljoin(f"{origin}/", escaped or "/").rstrip("/") + rest
 
 
 def write_sign_in(url: str, *, address: str, nonce: str, issued_at: str) -> str:

@@ -238,7 +238,8 @@ class Application:
             self._notice_stop()
             timekeeper = Timekeeper(context)
             await timekeeper.look()  # before anything is dated
-            tasks = [asyncio.create_task(each) for each in (timekeeper.run(), *self._services())]
+            await context.number.look()  # before a nonce is given out
+            tasks = [asyncio.create_task(each) for each in (timekeeper.run(), context.number.keep(), *self._services())]
             stack.push_async_callback(_cancel, tasks)
             yield
 

@@ -16,7 +16,7 @@ from muniment.chains.holdings import Holdings
 from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
 from muniment.chains.token_lists import PACKAGED_LIST, TokenLists
 from muniment.outgoing import Outgoing
-from muniment.service.auth.secrets import RingFile, parse_secrets
+from muniment.service.auth.secrets import RingFile, parse_secrets, ring_of
 from muniment.service.blocks import block_directory, open_blocks, place_of_blocks
 from muniment.service.context import Context
 from muniment.service.http.admission import ClientAddresses
@@ -30,6 +30,7 @@ from muniment.service.running.tracing import open_tracer
 from muniment.service.storage import open_database, open_replicated, sqlite_file
 from muniment.service.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.service.storage.epoch import Epochs
+from muniment.service.storage.service_number import ServiceNumber
 
 if TYPE_CHECKING:
     from muniment.service.blocks.store import BlockStore
@@ -120,6 +121,8 @@ _INPUTS_KEPT: Final = 4_096
 _HOOK_CONNECT_SECONDS_MAX: Final = 5.0
 # More than requests at a time, deliveries and tests: a silent name keeps its thread for some seconds after its request.
 _HOOK_LOOKUP_THREADS: Final = 64
+# Addresses that share a byte of it get slots after each other's, which does no harm.
+_LAST_SLOTS: Final = 65_536
 
 
 def build_context(
@@ -148,6 +151,7 @@ def build_context(
     if settings.tlog_name:
         read_policy(settings)  # raises for an unusable file, before resources are opened
     chains = load_chains(settings.chains_file)
+    secrets = (lambda: fixed) if fixed else RingFile(settings.data_dir)
     outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)
     return Context(
         settings=settings,
@@ -160,9 +164,11 @@ def build_context(
         disk=DiskReserve(directories_of(settings)),
         metrics=metrics,
         chains=chains,
-        secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
+        secrets=secrets,
         clock=clock,
         random_bytes=os.urandom,
+        number=ServiceNumber(database, lambda: [each.id for each in ring_of(secrets()).secrets], os.urandom),
+        last_slots=bytearray(os.urandom(_LAST_SLOTS)),
         find_inputs=_remembered(database),
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,

@@ -3,17 +3,15 @@
 A request for a nonce writes nothing, so a stranger's request changes nothing for the owner. A successful login records
 the nonce as used. That record is unique, so a nonce is valid once, even if several processes get it at the same moment.
 
-A service remembers the slot of the last nonce of each address, so that devices of one owner that ask at the same time
-get different slots. This is only a hint: if the devices ask different services, one may need a second try.
+A service gives out the slots of its own number (`storage.service_number`) in turn. So devices of one owner that ask at
+the same time get different nonces, whichever services they ask.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, LiteralString
 from zlib import crc32
 
@@ -21,6 +19,7 @@ from muniment.protocol.errors import TooManyLogins
 from muniment.protocol.evm.signature import Signature, personal_digest, recover
 from muniment.service.auth.secrets import Ring, ring_of
 from muniment.service.running.limits.policies import refusal_facts
+from muniment.service.storage.service_number import SERVICES
 from muniment.service.storage.sql import SWEPT_PER_BATCH, number_text
 
 if TYPE_CHECKING:
@@ -28,28 +27,8 @@ if TYPE_CHECKING:
     from muniment.service.context import Context
     from muniment.service.storage.database import Database, Transaction
 
-# Logins of one owner in a window. Each further slot costs a failing login two more recoveries of 30 µs.
+# Log-ins of one owner at one service in a window. A failing log-in costs two recoveries of 30 µs for each slot.
 SLOTS: Final = 8
-# A byte each. Addresses that share one get slots after each other's, which does no harm.
-_CELLS: Final = 65_536
-
-
-class LastSlots:
-    """The slot of the last nonce of each address. It begins at random, so that services differ."""
-
-    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
-        """`random_bytes` returns so many bytes."""
-        self._cells = bytearray(random_bytes(_CELLS))
-
-    def take(self, address: bytes, free: list[int]) -> int:
-        """The slot of `free`, which is sorted and not empty, that follows the last one issued to `address`."""
-        cell = crc32(address) % _CELLS
-        last = self._cells[cell] % SLOTS
-        slot = next((slot for slot in free if slot > last), free[0])
-        self._cells[cell] = slot
-        return slot
-
-
 WINDOW_MS: Final = 5 * 60 * 1000
 # Nonces live ten minutes; secrets are rotated by hand. So a valid nonce comes from the newest secret or the one before.
 SECRETS_TRIED: Final = 2
@@ -73,8 +52,6 @@ USED_NONCES: Final[tuple[LiteralString, tuple[LiteralString, ...]]] = "used_nonc
 FORGOTTEN: Final = "(SELECT until_window FROM forgotten_nonces)"
 # A number below that of every window.
 _NEVER: Final = -(2**62)
-# Addresses whose last slot is kept in memory: a login most likely has it.
-_ADDRESSES_REMEMBERED: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,39 +68,23 @@ class Nonce:
         return "0x" + self.raw.hex()
 
 
-_last_slots: OrderedDict[bytes, int] = OrderedDict()
-
-
 async def issue_nonce(context: Context, address: Address) -> Nonce:
     """A nonce for `address` from an unused slot of this window. Raises `TooManyLogins` when all slots are used."""
-    window = await window_at(context.database, context.clock.now_ms())
+    window, first = await window_at(context.database, context.clock.now_ms()), context.number.own * SLOTS
     rows = await context.database.fetch(
         "SELECT slot FROM used_nonces WHERE address = ? AND nonce_window = ?", (address.raw, window)
     )
-    free = sorted(set(range(SLOTS)) - {slot for (slot,) in rows})
+    free = sorted(set(range(SLOTS)) - {slot - first for (slot,) in rows})
     if not free:
         seconds = WINDOW_MS // 1000 - context.clock.now_ms() % WINDOW_MS // 1000
         raise TooManyLogins(
             f"this address has logged in {SLOTS} times within five minutes",
             facts=refusal_facts("wallet-login", SLOTS, WINDOW_MS // 1000, seconds),
         )
-    slot = _next_slot(context, address.raw, free)
-    return _nonce(ring_of(context.secrets()).newest.nonce_key, address, window, slot)
-
-
-def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
-    """The free slot after the last one that this service gave to this address."""
-    slot = _slots_of(context.random_bytes).take(address, free)
-    _last_slots[address] = slot
-    _last_slots.move_to_end(address)
-    if len(_last_slots) > _ADDRESSES_REMEMBERED:
-        _last_slots.popitem(last=False)
-    return slot
-
-
-@lru_cache(maxsize=1)
-def _slots_of(random_bytes: Callable[[int], bytes]) -> LastSlots:
-    return LastSlots(random_bytes)
+    last = _last_slot(context, address)
+    slot = next((slot for slot in free if slot > last), free[0])
+    context.last_slots[_cell(context, address)] = slot
+    return _nonce(ring_of(context.secrets()).newest.nonce_key, address, window, first + slot)
 
 
 async def window_at(database: Database, now_ms: int) -> int:
@@ -140,20 +101,36 @@ async def _forgotten(database: Database | Transaction) -> int:
     return rows[0][0] if rows else _NEVER
 
 
-def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int) -> Nonce | None:
-    """The nonce of `address`, acceptable in `window`, that `signature` signs (EIP-191, text or bytes), if any."""
-    for nonce in _acceptable(ring, address, window):  # the text first: nearly all wallets sign it
+def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int, slots: Sequence[int]) -> Nonce | None:
+    """The nonce of `address` in `slots`, acceptable in `window`, that `signature` signs (EIP-191, text or bytes)."""
+    for nonce in _acceptable(ring, address, window, slots):  # the text first: nearly all wallets sign it
         if recover(personal_digest(nonce.text.encode()), signature) == address:
             return nonce
-    for nonce in _acceptable(ring, address, window):
+    for nonce in _acceptable(ring, address, window, slots):
         if recover(personal_digest(nonce.raw), signature) == address:
             return nonce
     return None
 
 
+def slots_of(context: Context, number: int, address: Address) -> list[int]:
+    """The slots of the service with a number, the likeliest first: that which `address` got last, then those before."""
+    last = _last_slot(context, address)
+    return [number * SLOTS + (last - back) % SLOTS for back in range(SLOTS)]
+
+
+def _cell(context: Context, address: Address) -> int:
+    return crc32(address.raw) % len(context.last_slots)
+
+
+def _last_slot(context: Context, address: Address) -> int:
+    """The slot among its own, 0 to 7, from which this service last gave a nonce to `address`, most likely."""
+    return context.last_slots[_cell(context, address)] % SLOTS
+
+
 def named_nonce(ring: Ring, address: Address, digits: str, window: int) -> Nonce | None:
     """The nonce of `address`, acceptable in `window`, with these hex digits, if any."""
-    return next((nonce for nonce in _acceptable(ring, address, window) if nonce.raw.hex() == digits), None)
+    nonces = _acceptable(ring, address, window, range(SERVICES * SLOTS))
+    return next((nonce for nonce in nonces if nonce.raw.hex() == digits), None)
 
 
 async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) -> bool:
@@ -187,13 +164,8 @@ async def forget_nonces(transaction: Transaction) -> int:
     )
 
 
-def _acceptable(ring: Ring, address: Address, window: int) -> Iterator[Nonce]:
-    """The nonces of the current `window`, the previous and (clocks differ) the next one, the likeliest first.
-
-    That is the nonce that this process issued last, then those before it.
-    """
-    last = _last_slots.get(address.raw, 0)
-    slots = sorted(range(SLOTS), key=lambda slot: (last - slot) % SLOTS)
+def _acceptable(ring: Ring, address: Address, window: int, slots: Sequence[int]) -> Iterator[Nonce]:
+    """The nonces in `slots` of the current `window`, the previous and (clocks differ) the next one."""
     for secret in ring.secrets[:SECRETS_TRIED]:
         for each in (window, window - 1, window + 1):
             for slot in slots:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 if TYPE_CHECKING:
     from muniment.service.storage.database import Reader, Transaction
@@ -54,3 +54,43 @@ class Lease:
     async def release(self, tx: Transaction, holder: str) -> None:
         """Release the lease, so that another process need not wait for its end."""
         await tx.execute("UPDATE leases SET until_ms = 0 WHERE name = ? AND holder = ?", (self.name, holder))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers from 0 to `count` - 1, each with a lease of its own: for services that must differ."""
+
+    name: LiteralString
+    count: int
+    lasts_ms: int
+
+    def lease(self, number: int) -> Lease:
+        """The lease of a number."""
+        return Lease(f"{self.name} {number}", self.lasts_ms)
+
+    async def leases(self, reader: Reader | Transaction) -> dict[int, tuple[str, int]]:
+        """The holder of each number that was ever leased, and the end of its lease in milliseconds."""
+        rows = await reader.fetch("SELECT name, holder, until_ms FROM leases WHERE name LIKE ?", (f"{self.name} %",))
+        return {int(name.rpartition(" ")[2]): (holder, until_ms) for name, holder, until_ms in rows}
+
+    async def take(self, tx: Transaction, holder: str, now_ms: int) -> int | None:
+        """Renew the lease of a holder, or take the number that has been free for the longest time.
+
+        Returns the number; None if others hold all of them.
+        """
+        leases = await self.leases(tx)
+
+        def order(number: int) -> tuple[bool, int]:
+            holder_before, until_ms = leases.get(number, ("", 0))
+            return holder_before != holder, until_ms
+
+        for number in sorted(range(self.count), key=order):
+            if await self.lease(number).take(tx, holder, now_ms):
+                return number
+        return None
+
+    async def end(self, tx: Transaction, holder: str, now_ms: int) -> None:
+        """End the lease of a holder now; when it ended stays known."""
+        await tx.execute(
+            "UPDATE leases SET until_ms = ? WHERE name LIKE ? AND holder = ?", (now_ms, f"{self.name} %", holder)
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from muniment.protocol.errors import ChainsUnavailable, ForeignProfile, InvalidBody, LoginFailed, TooManyLogins
@@ -20,19 +21,29 @@ from muniment.protocol.users.types import (
 )
 from muniment.protocol.wire import encode
 from muniment.service.auth.caller import TokenCaller, api_key, issue_token, key_set
-from muniment.service.auth.nonces import USED_NONCES, WINDOW_MS, Nonce, issue_nonce, signed_nonce, use_nonce, window_at
+from muniment.service.auth.nonces import (
+    USED_NONCES,
+    WINDOW_MS,
+    Nonce,
+    issue_nonce,
+    signed_nonce,
+    slots_of,
+    use_nonce,
+    window_at,
+)
 from muniment.service.auth.secrets import ring_of
 from muniment.service.context import Context
 from muniment.service.http.operation import Answer, operation
 from muniment.service.http.reply import JSON, NO_STORE, Ready
+from muniment.service.http.request import Request
 from muniment.service.resources.users import balances, store
 from muniment.service.resources.users.balances import TokenBalance
-from muniment.service.resources.users.words import nonce_of, worded
-from muniment.service.running.limits.costs import BALANCES, LOGIN, NONCE, READ, TOKEN_READ, TOKEN_WRITE, Shed
+from muniment.service.resources.users.words import nonce_of, read_words
+from muniment.service.running.limits.costs import BALANCES, DEBTS, LOGIN, NONCE, READ, TOKEN_READ, TOKEN_WRITE, Shed
 from muniment.service.storage.database import InsertOnce, Made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from muniment.service.storage.database import Row, Transaction
 
@@ -57,7 +68,7 @@ def _public_url(context: Context) -> str:
 
 
 @operation("POST", "/users/authenticate", cost=LOGIN, sheds=Shed.LATE, refuses=(LoginFailed,))
-async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
+async def authenticate(context: Context, request: Request, body: Login) -> Ready[LoginResult]:
     """Log in with a signed nonce.
 
     The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes; or over `message`,
@@ -69,6 +80,8 @@ async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
         email = await _log_in(context, body)
     except LoginFailed:
         context.metrics.counter("logins_total", outcome="failed").add()
+        # One number is charged for any failed log-in.
+        request.owe(request.client.client, DEBTS[LoginFailed] * (len(context.number.recent) - 1))
         raise
     context.metrics.counter("logins_total", outcome="succeeded").add()
     result = LoginResult(address=body.address, token=issue_token(context, body.address, lifetime_s), email=email)
@@ -86,10 +99,8 @@ def _lifetime_s(context: Context, body: Login) -> int:
 async def _log_in(context: Context, body: Login) -> str | None:
     """Use up the signed nonce; returns the user's email address. Raises `LoginFailed`."""
     now_ms = context.clock.now_ms()
-    find, window = _finder(context, body, now_ms), now_ms // WINDOW_MS
-    nonce = find(window)
-    if nonce is None and (given_in := await window_at(context.database, now_ms)) != window:
-        nonce = find(given_in)
+    find = _find_signed if body.message is None else _find_named
+    nonce = await find(context, body, now_ms)
     if nonce is None:
         raise _login_failed()
 
@@ -108,22 +119,38 @@ async def _log_in(context: Context, body: Login) -> str | None:
     return await context.database.write(write, order=body.address.raw)
 
 
-def _finder(context: Context, body: Login, now_ms: int) -> Callable[[int], Nonce | None]:
-    """A function that finds the signed nonce among those that are acceptable in a window.
+async def _find_signed(context: Context, body: Login, now_ms: int) -> Nonce | None:
+    """The nonce that a log-in without a message signs."""
+    number, window = context.number, now_ms // WINDOW_MS
+    tried = number.recent
+    if nonce := await _find_in(context, body, window, tried):
+        return nonce
+    await number.read_recent()
+    given_in = await window_at(context.database, now_ms)
+    rest = [each for each in number.recent if given_in != window or each not in tried]
+    return await _find_in(context, body, given_in, rest)
 
-    Raises `LoginFailed`, and `InvalidBody` for a message to a registry without a `publicUrl`.
-    """
+
+async def _find_in(context: Context, body: Login, window: int, numbers: Iterable[int]) -> Nonce | None:
     ring = ring_of(context.secrets())
-    if body.message is None:
-        return lambda window: signed_nonce(ring, body.address, body.signature, window)
+    for number in numbers:
+        if nonce := signed_nonce(ring, body.address, body.signature, window, slots_of(context, number, body.address)):
+            return nonce
+        await asyncio.sleep(0)  # the recoveries of a number take three milliseconds, in which nobody is served
+    return None
+
+
+async def _find_named(context: Context, body: Login, now_ms: int) -> Nonce | None:
+    """The nonce in the message of a log-in. Raises `LoginFailed`; `InvalidBody` without a `publicUrl`."""
     if not (url := _public_url(context)):
         raise InvalidBody(
             "this registry has no public_url that a message could name: sign the nonce", pointer="/message"
         )
-    said = worded(body, url, now_ms)
-    if said is None:
-        raise _login_failed()
-    return lambda window: nonce_of(said, ring, body.address, window)
+    ring = ring_of(context.secrets())
+    if (said := read_words(body, url, now_ms)) is None:
+        return None
+    nonce = nonce_of(said, ring, body.address, now_ms // WINDOW_MS)
+    return nonce or nonce_of(said, ring, body.address, await window_at(context.database, now_ms))
 
 
 def _login_failed() -> LoginFailed:
