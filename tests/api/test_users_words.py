@@ -18,6 +18,7 @@ from conftest import NOW_MS, Clock
 from muniment.protocol.wire import iso_time
 from muniment.service.app import Application
 from muniment.service.context import Context
+from muniment.service.running.settings import SettingError, Settings
 
 OWNER, STRANGER = Wallet(11), Wallet(12)
 URL = "https://registry.example.org:8443/muniment"
@@ -216,6 +217,26 @@ async def test_a_message_of_another_registry_is_of_no_use(client: httpx2.AsyncCl
     assert (await send(client, text)).status_code == 401
     async with at(context, "https://relay.example.org") as relay:
         assert (await send(relay, text)).status_code == 200  # it has the same secrets here
+
+
+@pytest.mark.one_engine
+async def test_a_registry_can_refuse_bare_nonces_and_the_nonce_stays_good(
+    context: Context, nothing_stored: Unchanged
+) -> None:
+    strict = replace(context, settings=replace(context.settings, public_url=URL, bare_nonces=False))
+    async with client_of(Application(strict)) as client:
+        nonce = await ask(client)
+        async with nothing_stored():
+            body = {"address": OWNER.address, "signature": OWNER.sign_text(f"0x{nonce}")}
+            problem = check_refusal(await client.post("/users/authenticate", json=body), 401, "login-failed")
+            assert URL in problem["detail"]
+        assert (await send(client, message(nonce))).status_code == 200
+
+
+def test_a_registry_that_refuses_bare_nonces_needs_a_url() -> None:
+    assert Settings(bare_nonces=False, public_url=URL).bare_nonces is False
+    with pytest.raises(SettingError, match="public_url"):
+        Settings(bare_nonces=False)
 
 
 @pytest.mark.one_engine

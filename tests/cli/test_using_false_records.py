@@ -72,3 +72,12 @@ def test_a_function_that_a_service_lists_and_lacks_is_one_of_the_wrong_ones(
         with before(served.url) as middle, middle.behaving(changing(CID=other)):
             verified = person.run("verify", "--url", middle.url)
         assert (verified.exit_code, "intents: " in verified.stdout) == (5, True), verified.output
+
+
+def test_a_signature_under_another_name_may_be_of_a_registry_with_another_name(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    sig = person.json("triggers", "create", *draft(cid))["sig"]
+    refused = person.run("triggers", "show", sig, "--protocol", "Acme")
+    assert refused.exit_code == 5
+    assert "under the name Acme" in refused.stderr
+    assert "--protocol" in refused.stderr

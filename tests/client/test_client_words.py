@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from feeding import ME, Fed, answer
 
-from muniment.client import Forged, Reply
+from muniment.client import CannotSign, Forged, Reply, Words
 from muniment.client.flows import login
 from muniment.protocol.wire import iso_time
 
@@ -74,33 +75,79 @@ def test_a_login_at_a_registry_with_a_url_is_signed_in_words(asked: str) -> None
     assert body == {**body, "address": ME.address, "message": text, "lifetimeSeconds": 60}
 
 
-@pytest.mark.parametrize("asked", ["https://relay.example.org", f"{URL}:8443", "http://127.0.0.1:8787", ""])
-@pytest.mark.parametrize(
-    "url", [URL, f"{URL}\nURI: {URL}", "https://registry.example.org:x", "registry.example.org", "https://[", f"{URL} "]
-)
-def test_a_login_for_another_registry_is_not_signed(asked: str, url: str) -> None:
-    fed = Fed()
-    with pytest.raises(Forged, match="nothing was signed"):
-        fed.run(login.log_in(fed.session(url=asked)), [named(url)])
-    assert fed.signed == []
-
-
-@pytest.mark.parametrize(
-    ("asked", "url"),
-    [
+def test_a_login_at_another_registry_is_not_signed_and_the_refusal_names_both() -> None:
+    rows = [(asked, URL) for asked in ("https://relay.example.org", f"{URL}:8443", "http://127.0.0.1:8787")] + [
         (f"{URL}/one", f"{URL}/two"), (f"{URL}/one", URL), (URL, f"{URL}/two"), (f"{URL}/one", f"{URL}/One"),
-        (f"{URL}/one", f"{URL}/two/../one"), ("http://registry.example.org", URL), (URL, "http://registry.example.org"),
-    ],
-)  # fmt: skip
-def test_a_login_at_another_registry_of_the_same_host_is_not_signed(asked: str, url: str) -> None:
-    fed = Fed()
-    with pytest.raises(Forged, match="nothing was signed"):
-        fed.run(login.log_in(fed.session(url=asked)), [named(url)])
-    assert fed.signed == []
+        ("http://registry.example.org", URL), (URL, "http://registry.example.org"), (URL, f"{URL}?a=b"),
+        (f"{URL}/one", f"{URL}/one/../two"),
+    ]  # fmt: skip
+    for asked, url in rows:
+        fed = Fed()
+        with pytest.raises(CannotSign, match="Nothing was signed") as failure:
+            fed.run(login.log_in(fed.session(url=asked)), [named(url)])
+        assert fed.signed == []
+        assert f"{asked} asks for a log-in at {url}." in str(failure.value)
+        assert f"--url {url}" in str(failure.value)
+
+
+def test_a_url_that_is_none_is_forged_and_brings_no_words_of_its_own_into_the_text() -> None:
+    for url in (
+        f"{URL}\nURI: {URL}", f"{URL}\n", "https://registry.example.org/ für alle", "https://registry.example.org:x",
+        "registry.example.org", "https://[", f"{URL} ", "",
+    ):  # fmt: skip
+        fed = Fed()
+        with pytest.raises((Forged, CannotSign), match="Nothing was signed"):
+            fed.run(login.log_in(fed.session(url="https://relay.example.org")), [named(url)])
+        assert fed.signed == [], url
+
+
+def test_a_bare_nonce_of_another_machine_is_signed_only_if_told_so_by_name() -> None:
+    for url in (URL, "http://192.168.1.5:8787", "http://127.0.0.1.example.org", "http://localhost.example.org", ""):
+        fed = Fed()
+        with pytest.raises(CannotSign, match=r"bare nonce.*Nothing was signed.*MUNIMENT_PUBLIC_URL.*--bare-nonce"):
+            fed.run(login.log_in(fed.session(url=url)), [nonce()])
+        assert fed.signed == []
+        assert fed.run(login.log_in(fed.session(url=url, bare_nonce=True)), [nonce(), logged_in()]) == "token"
+        assert fed.signed == [NONCE]
+
+
+def test_a_bare_nonce_of_this_machine_is_signed() -> None:
+    for url in ("http://127.0.0.1:8787", "http://localhost", "http://[::1]:8787", "http://127.8.9.1/path"):
+        fed = Fed()
+        assert fed.run(login.log_in(fed.session(url=url)), [nonce(), logged_in()]) == "token"
+
+
+def test_a_registry_that_gave_words_gets_no_signature_of_a_bare_nonce_again() -> None:
+    for url in (URL, "http://127.0.0.1:8787", f"{URL}/registry"):
+        fed = Fed()
+        session = fed.session(url=url, bare_nonce=True)
+        fed.run(login.log_in(session), [named(url), logged_in()])
+        fed.signed.clear()
+        with pytest.raises(CannotSign, match=r"gave a text with its name before\. Nothing was signed"):
+            fed.run(login.log_in(session), [nonce()])
+        assert fed.signed == []
+
+
+def test_words_stay_in_the_file_for_each_origin(tmp_path: Path) -> None:
+    path, fed = tmp_path / "home" / "words", Fed()
+    fed.run(login.log_in(fed.session(url=f"{URL}/one", words=Words(path))), [named(f"{URL}/one"), logged_in()])
+    fed.run(login.log_in(fed.session(url=URL, words=Words(path))), [named(URL), logged_in()])
+    assert path.read_text() == f"{URL}\n"
+    with pytest.raises(CannotSign, match=f"remove {URL} from {path}"):
+        fed.run(login.log_in(fed.session(url=f"{URL}:443/two", words=Words(path), bare_nonce=True)), [nonce()])
+    other = fed.session(url=f"{URL}:8443", words=Words(path), bare_nonce=True)
+    assert fed.run(login.log_in(other), [nonce(), logged_in()]) == "token"
+
+
+def test_a_user_whose_file_cannot_be_written_logs_in(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words, fed = Words(tmp_path / "file" / "words"), Fed()
+    assert fed.run(login.log_in(fed.session(url=URL, words=words)), [named(URL), logged_in()]) == "token"
+    assert URL in words
 
 
 def test_a_registry_may_be_below_a_path() -> None:
-    for asked in (f"{URL}/one", f"{URL}/one/"):
+    for asked in (f"{URL}/one", f"{URL}/one/", f"{URL}/two/../%6fne"):
         fed = Fed()
         assert fed.run(login.log_in(fed.session(url=asked)), [named(f"{URL}/one/"), logged_in()]) == "token"
         assert f"\nURI: {URL}/one/\n" in fed.signed[0]
@@ -112,11 +159,3 @@ def test_where_an_answer_has_no_time_a_log_in_has_that_of_this_machine(date: str
     given = named(URL)._replace(headers={"date": date})
     assert fed.run(login.log_in(fed.session(url=URL)), [given, logged_in()]) == "token"
     assert f"\nIssued At: {iso_time(int(fed.now_s) * 1_000)}" in fed.signed[0]
-
-
-@pytest.mark.parametrize("url", [f"{URL}\nURI: {URL}", f"{URL}\n", "https://registry.example.org/ für alle"])
-def test_a_url_brings_no_words_of_its_own_into_the_text(url: str) -> None:
-    fed = Fed()
-    with pytest.raises(Forged, match="nothing was signed"):
-        fed.run(login.log_in(fed.session(url=URL)), [named(url)])
-    assert fed.signed == []

@@ -232,6 +232,28 @@ async def test_a_log_in_at_another_registry_is_not_signed(window: Window) -> Non
         assert [each for each in wallet.asked if each["method"] == "personal_sign"] == []
 
 
+async def test_a_registry_that_gave_words_gets_no_signature_of_a_bare_nonce(window: Window) -> None:
+    wallet = InjectedWallet(Wallet(86).key)
+
+    async def leave_out(route: Route) -> None:
+        response = await route.fetch()
+        members = await response.json()
+        del members["publicUrl"]
+        await route.fulfill(response=response, json=members)
+
+    async with opened(window, "console/account", wallet) as (page, _):
+        await page.get_by_role("button", name="Log in with a wallet").click()
+        await choose(page, wallet)
+        await expect(page.get_by_text("Logged in as")).to_be_visible()
+        await page.get_by_role("button", name="Log out").click()
+        asked = len(wallet.asked)
+        await page.route("**/users/nonce", leave_out)
+        await page.get_by_role("button", name="Log in with a wallet").click()
+        await choose(page, wallet)
+        await expect(page.get_by_text("gave a text with its name before. Nothing was signed")).to_be_visible()
+        assert [each for each in wallet.asked[asked:] if each["method"] == "personal_sign"] == []
+
+
 async def test_newer_rows_are_told_and_never_moved(window: Window, registry: Registry) -> None:
     wallet = InjectedWallet(Wallet(83).key)
     async with opened(window, "console/triggers", wallet) as (page, _):

@@ -26,7 +26,7 @@ from muniment.operate.watch.events import event_in
 from muniment.outgoing.streams import HEAD_BYTES_MAX as ANSWER_HEAD_BYTES_MAX, PIECE_BYTES_MAX, _Heads
 from muniment.protocol.evm import abi
 from muniment.protocol.evm.hex import data_of, quantity_of
-from muniment.protocol.evm.sign_in import read_sign_in
+from muniment.protocol.evm.sign_in import normal_form, read_sign_in
 from muniment.protocol.evm.struct_types import read_types
 from muniment.protocol.evm.words import WORDS, Misfit
 from muniment.protocol.forms import decode_record
@@ -423,6 +423,13 @@ DECODERS: tuple[Decoder, ...] = (
         frames=(*PLAIN, (b"uint", b"")),
     ),
     Decoder(
+        "the URL of a log-in in words",
+        _text(normal_form),
+        ("evm.normal_form urlsplit", "evm.normal_form unquote_to_bytes", "evm.normal_form sub"),
+        size=2_048,  # that of the whole text
+        frames=(*PLAIN, (b"https://registry.example.org/", b"")),
+    ),
+    Decoder(
         "a log-in in words",
         _text(read_sign_in),
         (
@@ -551,7 +558,15 @@ TARGETS: dict[str, tuple[str, ...]] = {
 # Rooms whose input is the operator's own. What a client reads is timed in test_client_{hostile,faults}.py.
 TRUSTED_ROOMS = frozenset({"cli", "client", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
-    "options": frozenset({"environment._OF_KUBERNETES compile", "evm._EVENT compile", "evm._TUPLE compile"}),
+    "options": frozenset(
+        {
+            "evm.is_loopback ip_address",
+            "evm.is_loopback urlsplit",
+            "environment._OF_KUBERNETES compile",
+            "evm._EVENT compile",
+            "evm._TUPLE compile",
+        }
+    ),
     "an address": frozenset({"health._PLACE compile", "health.parse_place ip_address", "health.parse_place itself"}),
     "a record that was checked when it was stored": frozenset(
         {

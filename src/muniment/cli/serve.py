@@ -12,7 +12,7 @@ from muniment.cli import output
 from muniment.cli.options import chains_option, common_options, named_registry_of, settings_of, settings_options
 from muniment.cli.removed import removed_option
 from muniment.service.running.removed import REMOVED
-from muniment.service.running.settings import Settings, variable
+from muniment.service.running.settings import BARE_NONCES_NOTE, Settings, variable
 
 if TYPE_CHECKING:
     from muniment.service.server.run import ServedApplication
@@ -80,6 +80,8 @@ def _announce(settings: Settings, port: int) -> None:
             "default of every deployment: a consent to one registry of that name is valid in another. See "
             "docs/run/running.md."
         )
+    if settings.public_url and settings.bare_nonces:
+        output.print_note(f"Note: {BARE_NONCES_NOTE}. MUNIMENT_BARE_NONCES=false takes words only.")
     if settings.data_dir.stat().st_mode & 0o077:
         output.print_note(
             f"Note: other users of this machine can enter {settings.data_dir}, which holds email addresses and "

@@ -13,6 +13,7 @@ from muniment.client.failures import (
     Forged as Forged,
     NotARegistry as NotARegistry,
     NotSignedBy as NotSignedBy,
+    NotUnderName as NotUnderName,
     Reply as Reply,
     Unreachable as Unreachable,
 )
@@ -35,6 +36,7 @@ from muniment.client.rows import rows as rows
 from muniment.client.signers import AccountSigner as AccountSigner, KeySigner as KeySigner, Signer as Signer
 from muniment.client.signing.specs import signer_of as signer_of
 from muniment.client.sync import Registry as Registry
+from muniment.client.words import Words as Words
 from muniment.client.writer import Writer as Writer
 from muniment.protocol.errors import (
     CursorTooOld as CursorTooOld,

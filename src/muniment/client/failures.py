@@ -33,12 +33,16 @@ class Forged(Exception):
     """An answer contradicts the request, or its own signature, CID or hash. Do not use it."""
 
 
+class NotUnderName(Forged):
+    """A signature is not valid under the protocol name of this client: it is false, or the registry has another."""
+
+
 class NotSignedBy(Exception):
     """A signer returned a signature of another address."""
 
 
 class CannotSign(Exception):
-    """A wallet returned no signature: it refused, is unreachable, or its password is wrong."""
+    """No signature: the wallet refused, is unreachable, its password is wrong, or the text must not be signed."""
 
 
 class Reply(NamedTuple):

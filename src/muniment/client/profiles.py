@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from msgspec import convert
 
+from muniment.client.words import Words
 from muniment.durable import make_directory, whole_file
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -93,6 +94,11 @@ class Profiles:
         with self._locked():
             self.get(name)
             self._write({other: profile for other, profile in self.all().items() if other != name})
+
+    @property
+    def words(self) -> Words:
+        """The origins of registries whose log-ins were in words: none of them gets the signature of a bare nonce."""
+        return Words(self.directory / "log-ins-in-words")
 
     def credentials(self, profile: Profile) -> dict[str, str]:
         """`token` and `apiKey` of the profile, where a login has stored them.

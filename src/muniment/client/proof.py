@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
-from muniment.client.failures import Forged, NotARegistry
+from muniment.client.failures import Forged, NotARegistry, NotUnderName
 from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.signature import is_by
 from muniment.protocol.functions.rules import MANIFEST, read_manifest
@@ -64,7 +64,7 @@ def checked_digest(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -
 def check_signature(trigger: Trigger, digest: bytes, protocol: str) -> None:
     """Check that the signer of a trigger signed its `checked_digest`."""
     if not is_by(trigger.signer, digest, trigger.sig):
-        raise Forged(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
+        raise NotUnderName(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
 
 
 def check_deactivation(
@@ -74,7 +74,7 @@ def check_deactivation(
     try:
         return deactivation_form([*sigs], signature, {signer.raw}, {protocol})
     except Refusal as refusal:
-        raise Forged(f"deactivation {signature} is not signed by {signer} under the name {protocol}") from refusal
+        raise NotUnderName(f"deactivation {signature} is not signed by {signer} under the name {protocol}") from refusal
 
 
 def check_intent(intent: AnyIntent, protocol: str, settlers: Sequence[tuple[int, Address]]) -> None:
@@ -97,7 +97,7 @@ def check_proposal(
     computed = check_proposal_hash(proposal, intent)
     domains = [(settlement_digest(computed, protocol, chain, each), ()) for chain, each in settlers if each == settler]
     if signed_by(proposal, domains).verified is False:
-        raise Forged(f"proposal {proposal.hash} is not signed by its solver")
+        raise NotUnderName(f"proposal {proposal.hash} is not signed by its solver under the name {protocol}")
 
 
 def check_proposal_hash(proposal: AnyProposal, intent: bytes) -> bytes:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muniment.client.flows.triggers import SignedTrigger, TriggerDraft
     from muniment.client.signers import Signer
     from muniment.client.steps import Flow
+    from muniment.client.words import Words
     from muniment.protocol.functions.rules import Manifest
     from muniment.protocol.functions.types import Function
     from muniment.protocol.intents.types import AnyIntent, AnyProposal, Log as LogLine, LogLevel, Move
@@ -411,6 +412,8 @@ class Registry:
     `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents and runs;
     `token` is from an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps chain ids
     to settlement contracts. With `verify`, every provable fact of an answer is checked; a false one raises `Forged`.
+    `bare_nonce` lets a log-in on another machine sign a nonce without words, which could be that of another registry.
+    `words` remembers which registries have given words before, and get no such signature.
     `progress` is called during long transfers: "upload" or "download", bytes done, bytes in total or 0.
     """
 
@@ -429,6 +432,8 @@ class Registry:
         timeout_s: float = 30,
         retry: Retry | None = None,
         progress: OnProgress | None = None,
+        bare_nonce: bool = False,
+        words: Words | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
         """Connections open with the first call. Raises `ValueError` for a malformed URL."""
@@ -438,6 +443,7 @@ class Registry:
         session = session_of(
             checked, signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address,
             protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
+            bare_nonce=bare_nonce, words=words,
         )  # fmt: skip
         driver = Blocking(checked, client, signer, progress)
         self._driver = driver

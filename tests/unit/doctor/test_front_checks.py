@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from breaking import breaks
 from local_server import LocalServer
 from muniment.operate.doctor.findings import Examined, Finding
-from muniment.operate.doctor.front import check_proxies, check_service
+from muniment.operate.doctor.front import check_logins, check_proxies, check_service
 from muniment.operate.http_request import Answer, ask, detail_of, ping
 from muniment.service.running.limits.limiter import PROXY_NOTE
 from muniment.service.running.settings import Settings
@@ -264,3 +264,16 @@ def _self_signed(folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "certificate", folder / "key")
     return context
+
+
+@breaks("log-ins")
+def test_log_ins_that_may_be_of_another_registry_are_a_warning() -> None:
+    named = {"public_url": "https://registry.example.org"}
+    rows: list[tuple[dict[str, Any], str, int, str]] = [
+        ({}, "", 0, "on this machine"), ({"host": "0.0.0.0"}, "", 1, "public_url is empty"),  # noqa: S104 - said, not listened on
+        ({}, "https://registry.example.org", 1, "public_url is empty"), (named, "", 1, "another registry"),
+        ({**named, "bare_nonces": False}, "", 0, "in words"),
+    ]  # fmt: skip
+    for members, url, level, said in rows:
+        finding = check_logins(Examined(Settings(**members), url))
+        assert (finding.level, said in finding.message) == (level, True), members

@@ -14,6 +14,7 @@ from muniment.cli.client.service import (
     NeedsLoginError,
     connected,
     failures,
+    login_options,
     opened,
     place_of,
     service_options,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@service_options
+@login_options
 @click.option("--mimic-profile", help="Also store the API key under this name for the mimic command.")
 @click.option("--lifetime", type=click.IntRange(60), metavar="SECONDS", help="Lifetime of the token; default: a day.")
 def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> None:
@@ -117,7 +118,7 @@ def profiles(*, remove: str | None, as_json: bool | None) -> None:
 
 
 @click.group("api-key", invoke_without_command=True)
-@service_options
+@login_options
 @click.pass_context
 def api_key(context: click.Context, **flags: Any) -> None:
     """Print the API key of the wallet."""
@@ -129,7 +130,7 @@ def api_key(context: click.Context, **flags: Any) -> None:
 
 @api_key.command("rotate")
 @click.option("--grace", type=click.IntRange(0), metavar="SECONDS", help="Lifetime of the old key; default: a day.")
-@service_options
+@login_options
 @click.pass_obj
 def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) -> None:
     """Replace the API key, and print the new one."""
@@ -146,7 +147,7 @@ def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) ->
 
 
 @click.command()
-@service_options
+@login_options
 @shape_options
 def balances(*, as_json: bool | None, **flags: Any) -> None:
     """Show the wallet's tokens, as the service reports them."""

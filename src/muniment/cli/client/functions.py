@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muniment.cli.client.listing import list_options, show_newest
-from muniment.cli.client.service import opened, service_options
+from muniment.cli.client.service import login_options, opened, service_options
 from muniment.cli.client.short_ids import whole_function
 from muniment.cli.output import Column, ago, print_note, shape_options, short, short_address, show_one, transfers
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default="build")
 @click.option("--key", "-k", help="API key; default: MUNIMENT_API_KEY, or that of the profile.")
-@service_options
+@login_options
 @shape_options
 def deploy(directory: Path, *, key: str | None, as_json: bool | None, **flags: Any) -> None:
     """Upload the function in DIRECTORY (default: build).

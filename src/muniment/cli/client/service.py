@@ -18,7 +18,7 @@ from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from muniment.client import Checkpoint, Registry
-    from muniment.client.failures import NotARegistry, Unreachable
+    from muniment.client.failures import Forged, NotARegistry, Unreachable
     from muniment.client.profiles import Profile
     from muniment.client.signers import Signer
     from muniment.protocol.errors import Refusal
@@ -91,8 +91,7 @@ def failures() -> Generator[None]:
     except BrokenPipeError:  # click ends silently: the reader of the output has gone
         raise
     except Forged as error:
-        text = f"FORGED: {printable(str(error))}\nThe service is faulty or dishonest. Do not act on its answers."
-        raise ForgedError(text) from error
+        raise ForgedError(f"FORGED: {printable(str(error))}\n{_judgement(error)}") from error
     except (NotARegistry, Unreachable) as error:
         raise TryAgainError(_unanswered(error)) from error
     except Refusal as error:
@@ -108,6 +107,15 @@ def failures() -> Generator[None]:
         raise UsageFailedError(text) from error
     except (ValueError, OSError) as error:
         raise UsageFailedError(printable(str(error))) from error
+
+
+def _judgement(error: Forged) -> str:
+    from muniment.client.failures import NotUnderName
+
+    judgement = "The service is faulty or dishonest. Do not act on its answers."
+    if isinstance(error, NotUnderName):
+        return f"Is that the name of this registry? If not, give its own with --protocol. If so: {judgement}"
+    return judgement
 
 
 def _unanswered(error: NotARegistry | Unreachable) -> str:
@@ -187,6 +195,12 @@ def service_options(command: Command) -> Command:
     return place_options(command)
 
 
+def login_options(command: Command) -> Command:
+    """Add the options of every command that logs in."""
+    bare = "Sign a nonce without words, which could be that of another registry."
+    return service_options(click.option("--bare-nonce", is_flag=True, help=bare)(command))
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A service, and the wallet with which it is used."""
@@ -196,6 +210,7 @@ class Place:
     # The wallet that signs, as `--wallet` names it; None: no option, variable or profile names one.
     wallet: str | None
     verifies: bool
+    bare_nonce: bool = False
 
 
 def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
@@ -217,7 +232,7 @@ def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
     wallet, address = _wallet(named_wallet, profile)
     return Place(
         named or DEFAULT_PROFILE, replace(profile, url=url, protocol=protocol, wallet=wallet, address=address), wallet,
-        verifies=not flags.get("no_verify"),
+        verifies=not flags.get("no_verify"), bare_nonce=bool(flags.get("bare_nonce")),
     )  # fmt: skip
 
 
@@ -263,7 +278,8 @@ def connected(
     from muniment.client import Registry, Retry
     from muniment.client.profiles import Profiles
 
-    stored = Profiles.of_user().credentials(place.profile)
+    profiles = Profiles.of_user()
+    stored = profiles.credentials(place.profile)
     api_key = more.pop("api_key", None)
     # A command that prints the key asks the service: a stored key may be rotated, or of another service.
     if needs == "key":
@@ -275,7 +291,7 @@ def connected(
     with Registry(
         place.profile.url, signer=signer, api_key=api_key, operator_key=os.environ.get("MUNIMENT_OPERATOR_KEY") or None,
         token=token, address=place.profile.address, protocol=place.profile.protocol, verify=place.verifies,
-        retry=Retry(tries=tries), **more,
+        retry=Retry(tries=tries), bare_nonce=place.bare_nonce, words=profiles.words, **more,
     ) as registry:  # fmt: skip
         yield registry
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,13 +11,13 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from muniment.client.answers import decode
-from muniment.client.failures import Forged, Unreachable
+from muniment.client.failures import CannotSign, Forged, Unreachable
 from muniment.client.flows.session import CREDENTIAL, JSON, POSTED, check_same, target
 from muniment.client.signers import sign_text
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.protocol.errors import Unauthenticated, Unavailable
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.sign_in import domain_of, read_sign_in, write_sign_in
+from muniment.protocol.evm.sign_in import domain_of, is_loopback, normal_form, read_sign_in, write_sign_in
 from muniment.protocol.users.types import ApiKeyResult, LoginResult, NonceResult, Profile
 from muniment.protocol.wire import Amount, Record, encode, iso_time
 
@@ -47,7 +46,9 @@ class Balance(Record, frozen=True):
 def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
     """A new token, which the session keeps. Raises `Forged` for a text that a wallet must not sign.
 
-    If the registry publishes its URL, the signed text names it, and is useless at another registry.
+    If the registry publishes its URL, the signed text names it, and is useless at another registry. A bare nonce could
+    come from another registry: it is signed on this machine's own address, or where `bare_nonce` says so, and no more
+    where the registry has given words before. Raises `CannotSign` for any other.
 
     `lifetime_s`: lifetime in seconds of this and later tokens of the session. None: as before, or the default of the
     service.
@@ -65,7 +66,7 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
         check_same(given.address, address, "address")
         if not _NONCE.fullmatch(given.nonce):
             raise Forged("the text to sign is not a nonce: it could be consent to something else")
-        text = _words(session, given, given.public_url, reply) if given.public_url else given.nonce
+        text = _words(session, given, given.public_url, reply) if given.public_url else _bare(session, given.nonce)
         message = {"message": text} if given.public_url else {}
         signature = yield from sign_text(address, text)
         body = encode({"address": address, "signature": signature, **message, **lifetime})
@@ -86,27 +87,46 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
 def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
     """The text to sign for a registry whose users reach it at `url`.
 
-    It has the time of the registry's clock, which limits the nonce. Raises `Forged` if `url` is not the registry that
-    the client talks to, which could otherwise log in there with the signature.
+    It has the time of the registry's clock, which limits the nonce. Raises `CannotSign` if `url` is not the registry
+    that the client talks to, which could otherwise log in there with the signature; `Forged` if it is no URL.
     """
     nonce, issued_at = given.nonce.removeprefix("0x"), _date(session, reply)
-    text = None
-    with suppress(ValueError):  # not a URL, or one with line breaks, which could add lines to the text
-        written = write_sign_in(url, address=given.address, nonce=nonce, issued_at=issued_at)
-        parsed = read_sign_in(written)
-        text = written if parsed.uri == url and _place(url) == _place(session.url) else None
-    if text is None:
-        raise Forged(
-            f"{session.url} asked for a signature that logs in at {url}; nothing was signed. To log in there, give "
-            "its URL"
+    try:
+        text = write_sign_in(url, address=given.address, nonce=nonce, issued_at=issued_at)
+        is_here = normal_form(url) == normal_form(session.url)
+        # A line break would add lines to the text.
+        is_url = read_sign_in(text).uri == url
+    except ValueError:
+        text, is_here, is_url = "", False, False
+    if not is_url:
+        raise Forged("the publicUrl of the registry is no URL. Nothing was signed")
+    if not is_here:
+        raise CannotSign(
+            f"{session.url} asks for a log-in at {url}. Nothing was signed. To log in there, give its own URL; on the "
+            f"command line: --url {url}"
         )
+    session.words.add(_origin(session))
     return text
 
 
-def _place(url: str) -> tuple[str, str, str]:
-    """The identity of a registry: scheme, host with port, and path, each in one spelling."""
-    parts = urlsplit(url)
-    return parts.scheme, domain_of(url), parts.path.rstrip("/")
+def _bare(session: Session, nonce: str) -> str:
+    """The nonce as the text to sign, where that is safe or asked for by name. Raises `CannotSign`."""
+    fault = f"{session.url} asks for the signature of a bare nonce, which could be that of another registry"
+    if _origin(session) in session.words:
+        raise CannotSign(
+            f"{fault}, although it gave a text with its name before. Nothing was signed. If that "
+            f"is right, remove {_origin(session)} from {session.words}"
+        )
+    if not (session.bare_nonce or is_loopback(session.url)):
+        raise CannotSign(
+            f"{fault}. Nothing was signed. Its operator can set MUNIMENT_PUBLIC_URL; to sign nevertheless, give "
+            "bare_nonce, on the command line --bare-nonce"
+        )
+    return nonce
+
+
+def _origin(session: Session) -> str:
+    return f"{urlsplit(session.url).scheme}://{domain_of(session.url)}"
 
 
 def _date(session: Session, reply: Reply) -> str:

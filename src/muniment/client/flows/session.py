@@ -14,6 +14,7 @@ from muniment.client.answers import check_answered, decode
 from muniment.client.failures import Forged
 from muniment.client.retrying import Retry
 from muniment.client.steps import Flow, Send
+from muniment.client.words import Words
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import Cid
 
@@ -66,6 +67,10 @@ class Session:
     api_key: str | None = field(default=None, repr=False)
     operator_key: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    # Whether a log-in may sign a bare nonce of another machine, which could be that of another registry.
+    bare_nonce: bool = False
+    # The registries that have given a text with their name.
+    words: Words = field(default_factory=Words, repr=False)
     # Lifetime in seconds of the tokens of this client; None: default of the service.
     lifetime_s: int | None = None
     # Seconds that a request to the change feed waits for an event.
@@ -123,6 +128,8 @@ def session_of(  # noqa: PLR0913 - settings, by name
     verify: bool,
     timeout_s: float,
     retry: Retry,
+    bare_nonce: bool,
+    words: Words | None,
 ) -> Session:
     """The state of a client of the registry at `url`. `chains` maps ids of chains to settlement contracts.
 
@@ -145,6 +152,8 @@ def session_of(  # noqa: PLR0913 - settings, by name
         api_key=api_key,
         operator_key=operator_key,
         token=token,
+        bare_nonce=bare_nonce,
+        words=words or Words(),
         # The answer of the feed arrives shortly after its wait.
         wait_s=max(0, min(_WAIT_S_MAX, int(timeout_s) - _ANSWER_S)),
     )

@@ -77,6 +77,7 @@ CHECKS: Final = (
     Check("log", "transparency log", _always, log.check_log),
     Check("log", "witnesses", _is_witnessed, log.check_witnesses),
     Check("proxies", "proxies", _always, front.check_proxies),
+    Check("proxies", "log-ins", _always, front.check_logins),
     Check("service", "service", _has_url, front.check_service),
 )
 # Groups that need the database. They start when the checks of the group `database` have found no fault.

@@ -6,16 +6,15 @@ import ssl
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from muniment.operate.doctor.findings import Finding, fail, ok, warn
 from muniment.operate.http_request import Answer, ask, detail_of
 from muniment.protocol.errors import InvalidJson
+from muniment.protocol.evm.sign_in import is_loopback
 from muniment.protocol.json_text import parse_json
 from muniment.service.running.limits.limiter import PROXY_NOTE
-from muniment.service.running.settings import MIB
+from muniment.service.running.settings import BARE_NONCES_NOTE, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +55,22 @@ def check_proxies(examined: Examined, *, send: Ask = ask) -> Finding:
     return ok(settings.trusted_proxies or "none")
 
 
+def check_logins(examined: Examined) -> Finding:
+    """Whether log-ins name this registry."""
+    settings = examined.settings
+    if settings.public_url:
+        return (
+            warn(BARE_NONCES_NOTE, "set MUNIMENT_BARE_NONCES=false once all clients sign words")
+            if (settings.bare_nonces)
+            else ok("in words")
+        )
+    if settings.listens_beyond_this_machine or examined.url.startswith("https:"):
+        return warn("public_url is empty: log-ins sign a bare nonce, which our clients refuse for other machines",
+            "set MUNIMENT_PUBLIC_URL to the URL at which users reach the service",
+        )  # fmt: skip
+    return ok("by a bare nonce, on this machine")
+
+
 def _notes(base: str, send: Ask) -> list[str]:
     """The notes of the service at `base`; none if no service answers there."""
     try:
@@ -91,17 +106,9 @@ def _judge_ready(answer: Answer) -> Finding:
     return fail(f"/readyz answers {answer.status}: {detail_of(answer)}", "see docs/run/running.md")
 
 
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _judge_tls(base: str, answer: Answer, now_s: float) -> Finding:
     if answer.certificate_until_s is None:
-        if _is_loopback(base):
+        if is_loopback(base):
             return ok("not needed on this machine", check="TLS")
         return fail("API keys and tokens cross the network in clear text", "put a proxy with TLS in front", check="TLS")
     days = (answer.certificate_until_s - now_s) / 86_400
@@ -116,7 +123,7 @@ def _check_metrics(base: str, send: Ask) -> Finding:
         answer = send("/metrics")
     except OSError as error:
         return warn(f"/metrics does not answer: {error}", "look at the proxy", check="metrics")
-    if answer.status == HTTPStatus.OK and not _is_loopback(base):
+    if answer.status == HTTPStatus.OK and not is_loopback(base):
         return fail("anyone can read /metrics", "let the proxy answer 404 for this path", check="metrics")
     return ok("shown on this machine" if answer.status == HTTPStatus.OK else "hidden", check="metrics")
 

@@ -126,7 +126,8 @@ async def _write(settings: Settings, staged: Path, transfer: Bundle) -> str:
     # At no public URL, and without the limits of clients.
     own = replace(
         settings, data_dir=staged, database_url="sqlite:///muniment.db", database_read_urls="", blocks_url="file:",
-        public_url="", rate_limit_client="off", rate_limit_login="off", rate_limit_owner="off", rate_limit_stop="off",
+        public_url="", bare_nonces=True, rate_limit_client="off", rate_limit_login="off", rate_limit_owner="off",
+        rate_limit_stop="off",
     )  # fmt: skip
     clock = [time.time_ns() // 1_000_000 - DAY_MS]
     context = build_context(own, now_ms=lambda: clock[0])

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
@@ -182,6 +182,15 @@ def domain_of(url: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     return shown if parts.port in {None, _DEFAULT_PORTS.get(parts.scheme)} else f"{shown}:{parts.port}"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL names this machine: `localhost`, or a loopback address."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def normal_form(url: str) -> str:

@@ -98,6 +98,13 @@ def _setting(
     return field(default=default, metadata={"about": about, "secret": secret, "at_least": at_least, "at_most": at_most})
 
 
+# What `bare_nonces` means with a `public_url`, for the operator.
+BARE_NONCES_NOTE: Final = (
+    "log-ins may sign the nonce without words, as existing clients do: another registry could pass on such a nonce and "
+    "log in here as the wallet"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting of a registry."""
@@ -150,6 +157,9 @@ class Settings:
     )
     protocol_name: str = _setting("Mimic", "First word of the EIP-712 domain `<name> Protocol - Registry`")
     public_url: str = _setting("", "URL for users, named in the text that they sign to log in; empty: a bare nonce")
+    bare_nonces: bool = _setting(
+        True, "With `public_url`: whether log-ins may sign the nonce without words, as existing clients do"
+    )
     issuer: str = _setting("muniment", "`iss` and `aud` of login tokens")
     token_lifetime_s: int = _setting(86_400, "Lifetime of a login token in seconds", at_least=60)
     unixfs_profile: str = _setting(
@@ -195,7 +205,8 @@ class Settings:
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
-    wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024)
+    # The clients take no larger file from a registry.
+    wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024, at_most=64 * MIB)
     body_timeout_s: int = _setting(
         30, "Timeout in seconds for the head of a request, and again for its body", at_least=1
     )
@@ -251,6 +262,8 @@ class Settings:
             raise SettingError("trace_ratio needs a trace_endpoint")
         if self.public_url and not is_base_url(self.public_url):
             raise SettingError("public_url must be http://host:port or https://host:port, and may have a path")
+        if not (self.public_url or self.bare_nonces):
+            raise SettingError("bare_nonces = false needs a public_url, which log-ins can name")
 
     def __repr__(self) -> str:
         """The values of `shown`, which masks secrets."""

@@ -8,6 +8,25 @@ import { signInText } from "./proofs/sign-in.js";
 
 const NONCE = /^0x[0-9a-f]{64}$/;
 
+// The origin's log-ins were in words. It stays when the reader leaves.
+const WORDS = "muniment-words";
+
+function keepWords() {
+  try {
+    localStorage.setItem(WORDS, "given");
+  } catch {
+    // The browser keeps nothing: the rule for bare nonces below holds nevertheless.
+  }
+}
+
+/** Throw unless the registry is on this machine and never gave words: a bare nonce could be that of another registry. */
+function refuseBareNonce() {
+  const fault = "The registry asks for the signature of a bare nonce, which could be that of another registry";
+  if (localStorage.getItem(WORDS)) throw new Error(`${fault}, although it gave a text with its name before. Nothing was signed. If that is right, remove the data of this site from the browser.`);
+  if (/^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname)) return;
+  throw new Error(`${fault}. Nothing was signed. Its operator can set MUNIMENT_PUBLIC_URL=${root.href.replace(/\/$/, "")}.`);
+}
+
 /**
  * Log in by a signature of the connected wallet; `onText` is shown the text before the wallet shows it.
  * @param {number} lifetimeSeconds
@@ -24,6 +43,8 @@ export async function logIn(lifetimeSeconds, onText) {
   // The nonce is good by the clock of the registry.
   const issuedAt = new Date(answer.headers.get("date") ?? Date.now());
   const message = publicUrl === undefined ? {} : { message: signInText(String(publicUrl), root.href, by.address, nonce, issuedAt) };
+  if (message.message) keepWords();
+  else refuseBareNonce();
   const text = message.message ?? nonce;
   onText?.(text);
   const signature = await signText(by, text);

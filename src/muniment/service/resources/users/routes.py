@@ -120,7 +120,12 @@ async def _log_in(context: Context, body: Login) -> str | None:
 
 
 async def _find_signed(context: Context, body: Login, now_ms: int) -> Nonce | None:
-    """The nonce that a log-in without a message signs."""
+    """The nonce that a log-in without a message signs. Raises `LoginFailed` where words are required."""
+    if not context.settings.bare_nonces:
+        raise LoginFailed(
+            f"this registry takes no bare nonce: sign an ERC-4361 text that names {_public_url(context)}, and send it "
+            "as `message`"
+        )
     number, window = context.number, now_ms // WINDOW_MS
     tried = number.recent
     if nonce := await _find_in(context, body, window, tried):

@@ -13,7 +13,7 @@ export function signInText(url, root, address, nonce, issuedAt) {
   // A line break would bring words of its own into the text.
   const named = /^https?:\/\/[!-~]+$/.test(url) ? new URL(url) : null;
   if (!named || placeOf(named) !== placeOf(new URL(root))) {
-    throw new Error(`The registry wants a log-in at another one to be signed, ${url}. Nothing was signed. If you want to log in there, open its own page.`);
+    throw new Error(`The registry at ${root} wants a log-in at another one to be signed, ${url}. Nothing was signed. To log in there, open its own page.`);
   }
   const origin = named.protocol === "https:" ? named.host : named.origin;
   return [
