@@ -424,7 +424,7 @@ class StorageUnavailable(Unavailable, code="storage-unavailable", title="Block s
 class DiskAlmostFull(Unavailable, code="disk-almost-full", title="Disk almost full"):
     """A disk of the registry is almost full: what is left is kept for deactivations and log-ins. Nothing was stored.
 
-    Uploads are refused first, then whatever else adds a record. The operator must free space.
+    Uploads are refused first, then new triggers and the writes of operators. The operator must free space.
     """
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyNewIntent, NewOperationsIntent, StatusChange
     from muniment.service.storage.database import Transaction
 
-# Called before rows are added; refuses them by raising.
+# Called for each change; refuses it by raising, and the transaction stores nothing.
 Admit: TypeAlias = Callable[[], object]
 
 
@@ -75,12 +75,13 @@ async def record(
         claim, is_changed = await _merge(tx, intent, checked, moment.now_ms, admit)
         seq = intent.seq if is_changed else None
         moved_to = claim.status if claim.status != intent.recorded.claim.status else None
-    if seq is not None:
-        await apply_chain_facts(tx, seq, moment)
+    if seq is None:
+        return False
+    await apply_chain_facts(tx, seq, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
     if moved_to is not None:
         await operators.enter(tx, author, f"{operators.MOVE}{moved_to}", checked.hash, moment.now_ms)
-    return seq is not None
+    return True
 
 
 async def append_proposal(
@@ -97,14 +98,13 @@ async def append_proposal(
     """
     intent = await _locked(tx, intent_hash, moment)
     change = await parts.proposal_change(tx, intent.seq, intent.proposal_count, [proposal])
-    if change.added:
-        admit()
     if change.added or change.moved:
+        admit()
         await parts.apply_proposals(tx, intent.seq, intent.proposal_count, change)
         count = intent.proposal_count + len(change.added)
         await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim, moment.now_ms)
         await apply_chain_facts(tx, intent.seq, moment)
-    await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
+        await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
     return await store.proposal(tx, proposal.hash)
 
 
@@ -119,18 +119,20 @@ async def append_log(
         admit()
         sql = "UPDATE intents SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"
         await tx.execute(sql, (intent.log_count + 1, now_ms, intent.seq))
-    await operators.enter(tx, author, "append log", intent_hash, now_ms)
+        await operators.enter(tx, author, "append log", intent_hash, now_ms)
     ((recorded,),) = await tx.fetch(
         "SELECT record FROM intent_logs WHERE intent_seq = ? AND identity = ?", (intent.seq, line.identity)
     )
     return recorded
 
 
-async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author: str, moment: Moment) -> None:
+async def move(
+    tx: Transaction, intent_hash: bytes, change: StatusChange, author: str, moment: Moment, admit: Admit = _admit_all
+) -> None:
     """Move an intent by one step, or the proposal that `change` names by one or more.
 
     The status that it has, or that operators sent last, is no move and no fault. Raises `IntentNotFound`,
-    `ProposalNotFound`, `InvalidIntent`, `StatusConflict`, `IntentDiffers`.
+    `ProposalNotFound`, `InvalidIntent`, `StatusConflict`, `IntentDiffers`, and what `admit` raises.
     """
     intent = await _locked(tx, intent_hash, moment)
     if change.proposal is None:
@@ -140,9 +142,10 @@ async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author
         claim, is_changed = intent.recorded.claim, await _move_proposal(tx, intent, change.proposal.raw, change)
         action = "move proposal to "
     if is_changed:
+        admit()
         await _update(tx, intent, claim, moment.now_ms)
         await apply_chain_facts(tx, intent.seq, moment)
-    await operators.enter(tx, author, f"{action}{change.status}", intent_hash, moment.now_ms)
+        await operators.enter(tx, author, f"{action}{change.status}", intent_hash, moment.now_ms)
 
 
 async def _move_intent(tx: Transaction, intent: _LockedIntent, change: StatusChange) -> tuple[Claim, bool]:
@@ -262,8 +265,6 @@ async def _merge(
         await check_run(tx, checked.hash, _trigger_sig(new), execution_hash)
     proposals = await parts.proposal_change(tx, seq, intent.proposal_count, checked.proposals)
     lines = await parts.new_lines(tx, seq, intent.log_count, checked.logs)
-    if proposals.added or lines:
-        admit()
     await parts.apply_proposals(tx, seq, intent.proposal_count, proposals)
     await parts.insert_lines(tx, seq, intent.log_count, lines)
     after = intent._replace(
@@ -273,6 +274,7 @@ async def _merge(
     )
     is_changed = after != intent or claim != intent.recorded.claim or bool(proposals.moved)
     if is_changed:
+        admit()
         await _update(tx, after, claim, now_ms)
     return claim, is_changed
 

@@ -174,6 +174,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     "POST", "/intents/{hash}/status", cost=8, sheds=Shed.NEVER,
     refuses=(
         IntentNotFound, errors.ProposalNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers,
+        errors.DiskAlmostFull,
     ),
 )  # fmt: skip
 async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[AnyIntent]:
@@ -186,7 +187,7 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
     moment = Moment(context.clock.now_ms(), context.settings.settlement_grace_s)
 
     async def write(tx: Transaction) -> str:
-        await recording.move(tx, hash.raw, body, caller.name, moment)
+        await recording.move(tx, hash.raw, body, caller.name, moment, context.disk.require)
         return await store.shown(tx, hash.raw, moment)
 
     shown = await context.database.write(write, order=hash.raw)

@@ -132,6 +132,7 @@ async def _join(tx: Transaction, sent: Sent, seq: int) -> Recording:
             await _check_count(tx, sent)
         await _add_record(tx, sent, seq, len(known) + 1)
     elif known[name] is not None:
+        sent.admit()
         await tx.execute("UPDATE run_records SET orphaned_at_ms = NULL WHERE run_seq = ? AND operator = ?", (seq, name))
     else:
         return Recording(seq, is_new=False)
@@ -241,11 +242,18 @@ class _Blocks(msgspec.Struct, rename="camel"):
 _blocks_decoder: Final = msgspec.json.Decoder(_Blocks, dec_hook=decode_text)
 
 
-async def orphan(tx: Transaction, run_hash: bytes, orphaning: Orphaning, caller: OperatorCaller, now_ms: int) -> int:
+async def orphan(
+    tx: Transaction,
+    run_hash: bytes,
+    orphaning: Orphaning,
+    caller: OperatorCaller,
+    now_ms: int,
+    admit: Callable[[], object],
+) -> int:
     """Let an operator take back its record of a run, because a block was dropped; the number of the run.
 
-    A repetition changes nothing. Raises `RunNotFound` for a run that this operator has not recorded, and `InvalidRun`
-    for a block that is not one of the run.
+    A repetition changes nothing. Raises `RunNotFound` for a run that this operator has not recorded, `InvalidRun` for a
+    block that is not one of the run, and what `admit` raises.
     """
     rows = await tx.fetch(f"SELECT seq, record FROM runs WHERE hash = ?{tx.for_update}", (run_hash,))
     for seq, text in rows:
@@ -257,6 +265,7 @@ async def orphan(tx: Transaction, run_hash: bytes, orphaning: Orphaning, caller:
         if not _blocks_decoder.decode(text).has(orphaning):
             raise InvalidRun("neither the block of the run's event, nor one of its blocks", pointer="/blockHash")
         if own[0][0] is None:
+            admit()
             await take_back(tx, seq, caller, now_ms)
             await operators.enter(tx, caller.name, "orphan run", run_hash, now_ms)
         return seq

@@ -138,7 +138,8 @@ def _count(context: Context, text: str, result: str, *, is_new: bool) -> None:
 
 
 @operation(
-    "POST", "/executions/{hash}/orphan", cost=8, sheds=Shed.NEVER, refuses=(RunNotFound, errors.InvalidRun)
+    "POST", "/executions/{hash}/orphan", cost=8, sheds=Shed.NEVER,
+    refuses=(RunNotFound, errors.InvalidRun, errors.DiskAlmostFull),
 )  # fmt: skip
 async def orphan_run(context: Context, caller: OperatorCaller, hash: Bytes32, body: Orphaning) -> Ready[Run]:
     """Take back a record of a run whose block is not canonical any more.
@@ -150,7 +151,7 @@ async def orphan_run(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     now_ms = context.clock.now_ms()
 
     async def write(tx: Transaction) -> str:
-        return await _shown(tx, await recording.orphan(tx, hash.raw, body, caller, now_ms))
+        return await _shown(tx, await recording.orphan(tx, hash.raw, body, caller, now_ms, context.disk.require))
 
     return Ready((await context.database.write(write, order=hash.raw)).encode())
 

@@ -83,7 +83,8 @@ async def get(context: Context, operator: str | None, hook_id: WebhookId) -> Hoo
 
 
 async def change(context: Context, operator: str | None, hook_id: WebhookId, edit: Callable[[Hook], Hook]) -> Hook:
-    """Store the hook as `edit` returns it. Raises `WebhookNotFound`, and the refusals of `edit`."""
+    """Store the hook as `edit` returns it. Raises `WebhookNotFound`, `DiskAlmostFull`, and the refusals of `edit`."""
+    context.disk.require()
 
     async def write(tx: Transaction) -> Hook:
         before = _own(await store.lock(tx, hook_id.raw), operator)
@@ -222,8 +223,10 @@ _tests: Final = Counter["str | None"]()
 async def run_test(context: Context, operator: str | None, hook_id: WebhookId) -> ChallengeResult:
     """Send a challenge; a pending hook becomes active when it comes back, unless the hook was changed meanwhile.
 
-    Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its key was retired, and `Overloaded`.
+    Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its key was retired, `Overloaded`, and
+    `DiskAlmostFull`.
     """
+    context.disk.require()
     hook = await get(context, operator, hook_id)
     with _slot(operator):
         sent = await _send_challenge(context, hook)

@@ -90,7 +90,7 @@ async def get_webhook(context: Context, caller: HookOperator, id: WebhookId) -> 
     return await _shown(context, await managing.get(context, caller.name, id))
 
 
-@operation("PATCH", "/webhooks/{id}", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+@operation("PATCH", "/webhooks/{id}", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound, DiskAlmostFull))
 async def update_webhook(context: Context, caller: HookOperator, id: WebhookId, body: WebhookUpdate) -> Ready[Webhook]:
     """Change a webhook.
 
@@ -109,7 +109,10 @@ async def remove_webhook(context: Context, caller: HookOperator, id: WebhookId) 
     await managing.remove(context, caller.name, id)
 
 
-@operation("POST", "/webhooks/{id}/resume", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound, WebhookNotConfirmed))
+@operation(
+    "POST", "/webhooks/{id}/resume", cost=_COST, sheds=Shed.LATE,
+    refuses=(WebhookNotFound, WebhookNotConfirmed, DiskAlmostFull),
+)  # fmt: skip
 async def resume_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[Webhook]:
     """Resume a webhook.
 
@@ -121,7 +124,10 @@ async def resume_webhook(context: Context, caller: HookOperator, id: WebhookId) 
     )
 
 
-@operation("POST", "/webhooks/{id}/replay", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound, CursorTooOld))
+@operation(
+    "POST", "/webhooks/{id}/replay", cost=_COST, sheds=Shed.LATE,
+    refuses=(WebhookNotFound, CursorTooOld, DiskAlmostFull),
+)  # fmt: skip
 async def replay_webhook(context: Context, caller: HookOperator, id: WebhookId, body: Replay) -> Ready[Webhook]:
     """Deliver events again, or skip some.
 
@@ -137,7 +143,7 @@ async def replay_webhook(context: Context, caller: HookOperator, id: WebhookId, 
     )  # fmt: skip
 
 
-@operation("POST", "/webhooks/{id}/rotate", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+@operation("POST", "/webhooks/{id}/rotate", cost=_COST, sheds=Shed.LATE, refuses=(WebhookNotFound, DiskAlmostFull))
 async def rotate_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[WebhookSecret]:
     """Give a webhook a new secret.
 
@@ -150,7 +156,7 @@ async def rotate_webhook(context: Context, caller: HookOperator, id: WebhookId) 
 
 @operation(
     "POST", "/webhooks/{id}/test", cost=_COST, sheds=Shed.EARLY,
-    refuses=(WebhookNotFound, WebhookNotConfirmed, Overloaded),
+    refuses=(WebhookNotFound, WebhookNotConfirmed, Overloaded, DiskAlmostFull),
 )  # fmt: skip
 async def test_webhook(context: Context, caller: HookOperator, id: WebhookId) -> Ready[ChallengeResult]:
     """Send a challenge to the receiver.
