@@ -69,7 +69,6 @@ NO_OBJECTS = [
     ("string", b'"x"', "invalid-body"),
     ("number", b"5", "invalid-body"),
     ("boolean", b"true", "invalid-body"),
-    ("space", b" ", "invalid-json"),
     ("truncated", b'{"a":', "invalid-json"),
     ("truncated at once", b"{", "invalid-json"),
     ("trailing garbage", b"{} x", "invalid-json"),
@@ -102,6 +101,7 @@ async def test_a_body_that_is_not_a_json_object_is_400(
 async def test_a_missing_body_is_400(post: Post, nothing_stored: Unchanged) -> None:
     async with nothing_stored():
         for path in [path for path in PATHS if path != "/users/api-key/rotate"]:
+            assert (await post(path, b" ")).json()["code"] == "invalid-json", path
             for content, media_type in ((b"", "application/json"), (b"", None), (b"null", "application/json")):
                 response = await post(path, content, media_type)
                 assert (response.status_code, response.json()["code"]) == (400, "invalid-body"), path
@@ -120,6 +120,12 @@ OTHER_TYPES = [
     "application/octet-stream",
     "x" * 2000,
     "application/json; charset=utf-8; charset=utf-16",
+    'application/json; charset="utf-16"',
+    "application/json; charset=",
+    "application/json; charset",
+    "application/json; charset*=iso-8859-1''x",
+    "; application/json",
+    "application/json, application/json",
 ]
 
 
@@ -136,6 +142,12 @@ NAMES_OF_JSON = [
     "application/json;charset=UTF-8",
     'application/json; charset="utf-8"',
     "application/json ; charset=utf8",
+    "application/json;",
+    "application/json; ;; ",
+    "application/json; version=1",
+    "application/json; x",
+    'application/json; profile="a;charset=utf-16"; Charset="Utf\\-8";',
+    "application/json; charset = UTF_8",
 ]
 
 
@@ -144,6 +156,14 @@ async def test_every_name_of_json_in_utf_8_is_accepted(client: httpx2.AsyncClien
     for media_type in NAMES_OF_JSON:
         response = await client.post("/users/nonce", content=content, headers={"content-type": media_type})
         assert response.status_code == 200, media_type
+
+
+async def test_white_space_is_no_body_where_none_is_needed(post: Post) -> None:
+    for content in (b"", b" ", b"\r\n", b"\t \n"):
+        for media_type in ("application/json", None):
+            response = await post("/users/api-key/rotate", content, media_type)
+            assert response.status_code == 200, (content, media_type)
+    assert (await post("/users/api-key/rotate", b"\x0c")).json()["code"] == "invalid-json"
 
 
 async def test_a_content_coding_is_415(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:

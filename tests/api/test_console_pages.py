@@ -340,7 +340,9 @@ async def test_files_are_kept_for_ever_under_their_hash(reader: httpx2.AsyncClie
     for link in links:
         whole = await reader.get(urljoin("/console/triggers/new", link), headers={"accept-encoding": "identity"})
         small = await reader.get(urljoin("/console/triggers/new", link), headers={"accept-encoding": "gzip"})
-        assert whole.content == small.content
+        refusing = await reader.get(urljoin("/console/triggers/new", link), headers={"accept-encoding": "br, gzip;q=0"})
+        assert "content-encoding" not in refusing.headers
+        assert whole.content == small.content == refusing.content
         assert int(small.headers["content-length"]) < len(whole.content)
         assert "immutable" in whole.headers["cache-control"]
         assert whole.headers["content-type"].split(";")[0] in {"text/javascript", "text/css"}

@@ -45,12 +45,12 @@ from muniment.protocol.wire import ProvedText, refusal_of
 from muniment.service.auth.caller import _signed_claims, read_api_key
 from muniment.service.auth.secrets import ring_of
 from muniment.service.blocks import s3
-from muniment.service.http import operation, uploads
+from muniment.service.http import uploads
 from muniment.service.http.admission import ClientAddresses
 from muniment.service.http.paging import _without_place
 from muniment.service.http.query import QueryReader
 from muniment.service.http.reply import etag_matches
-from muniment.service.http.request import media_ranges
+from muniment.service.http.request import content_type, media_ranges
 from muniment.service.http.uploads import FormParser
 from muniment.service.resources.functions import gateway
 from muniment.service.resources.functions.content import byte_range
@@ -233,7 +233,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "Accept",
         _text(lambda text: media_ranges([text])),
-        ("http._ELEMENT compile", "http._PART compile", "http._QUALITY compile"),
+        ("http._ELEMENT compile", "http._PART compile", "http._QUALITY compile", "http._VALUE compile"),
         size=FIELD,
     ),
     Decoder(
@@ -257,15 +257,15 @@ DECODERS: tuple[Decoder, ...] = (
     ),
     Decoder(
         "Content-Type of JSON",
-        _text(operation._refuse_other_media),
-        ("http._JSON_TYPE compile",),
+        _text(lambda text: content_type(_request(b"content-type", text), "application/json", "")),
+        ("http._ESCAPED compile",),
         size=FIELD,
-        frames=(*PLAIN, (b"application/json", b""), (b"application/json;", b""), (b"application/json; charset=", b"!")),
+        frames=(*PLAIN, *((b"application/json" + each, b"!") for each in (b"", b";", b"; charset=", b'; charset="'))),
     ),
     Decoder(
         "Content-Type of a form",
         _text(lambda text: uploads._boundary(_request(b"content-type", text))),
-        ("http._CONTENT_TYPE compile",),
+        ("http._BOUNDARY compile",),
         size=FIELD,
         frames=(
             (b"multipart/form-data", b""),
@@ -322,6 +322,7 @@ DECODERS: tuple[Decoder, ...] = (
         _form,
         (
             "http.FormParser.__init__ MultipartParser",
+            "http.FormParser.__init__ compile",
             "http._DISPOSITION compile",
             "http._EXTENDED compile",
             "http._extended_text unquote_to_bytes",
@@ -336,6 +337,7 @@ DECODERS: tuple[Decoder, ...] = (
             (_PART[:-15], b""),
             (b"--x\r\nContent-Disposition: form-data", b""),
             (b"--x\r\n", b""),
+            (b"\r\n--x", b"\r\n--x--"),
         ),
     ),
     *(_wasm_section(number) for number in range(12)),

@@ -72,10 +72,12 @@ def changed(**changes: str) -> bytes:
 
 MODULE = part("function.wasm", WASM)
 GIVEN = part("manifest.json", MANIFEST)
+LINE = f"--{BOUNDARY}\r\n".encode()
 GOOD = GIVEN + MODULE + END
 FILES = {"manifest.json": MANIFEST, "function.wasm": WASM}
 
 DISPOSITION = b"Content-Disposition: form-data; "
+PLAIN = DISPOSITION + b'name="file"; filename="manifest.json"'
 TAKEN = {
     "as most clients send it": GOOD + b"\r\n",
     "without a last line break": GOOD,
@@ -93,6 +95,14 @@ TAKEN = {
         DISPOSITION + b"filename*=UTF-8'en'manifest%2Ejson; name=file; filename=\"manifest.json\""
     ) + MODULE + END,
     "with something after it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + GIVEN,
+    "with something before it": b"a preamble\r\n\r\n--\r\n----form\r\n" + GOOD,
+    "with a line before it that begins as a boundary": f"--{BOUNDARY}x\r\n".encode() + GOOD,
+    "with an empty line before it": b"\r\n" + GOOD,
+    "with white space after each boundary": GOOD.replace(LINE, LINE[:-2] + b" \t" * 128 + b"\r\n") + b" \r\n",
+    "with a semicolon at the end": manifest(PLAIN + b" ; ") + MODULE + END,
+    "with empty parameters": manifest(PLAIN.replace(b"; ", b" ;\t;")) + MODULE + END,
+    "with unknown parameters": manifest(PLAIN + b'; size=9; creation-date="1 Jan 2026, 10:00"') + MODULE + END,
+    "with a tab for a space": manifest(PLAIN.replace(b": ", b":\t")) + MODULE + END,
 }  # fmt: skip
 
 
@@ -103,7 +113,6 @@ async def test_takes_a_form_in_chunks_of_any_size(form: str, size: int) -> None:
     assert await received(Sent([body[at : at + size] for at in range(0, len(body), size)])) == FILES
 
 
-PLAIN = DISPOSITION + b'name="file"; filename="manifest.json"'
 REFUSED = {
     "nothing": b"",
     "no part": END,
@@ -151,7 +160,13 @@ REFUSED = {
     "closed by half": GIVEN + MODULE + END[:-1],
     "cut in the middle": GOOD[:-100],
     "another boundary": GOOD.replace(BOUNDARY.encode(), b"other"),
-    "something before it": b"a preamble\r\n" + GOOD,
+    "a boundary that begins no line": b"a preamble" + GOOD.replace(b"\r\n--", b"--"),
+    "a preamble of bare line feeds": b"a preamble\n" + GOOD.replace(b"\r\n", b"\n"),
+    "name*": manifest(PLAIN + b"; name*=UTF-8''file") + MODULE + END,
+    "a file name with a further piece": manifest(PLAIN + b"; filename*0=x") + MODULE + END,
+    "an unknown parameter twice": manifest(PLAIN + b"; size=1; size=2") + MODULE + END,
+    "too much white space after a boundary": GOOD.replace(LINE, LINE[:-2] + b" " * 257 + b"\r\n"),
+    "something after white space after a boundary": GOOD.replace(LINE, LINE[:-2] + b" x\r\n"),
     "bare line feeds": GOOD.replace(b"\r\n", b"\n"),
     "a bare line feed in a header": manifest(PLAIN.replace(b"; filename", b"\nX: y; filename")) + MODULE + END,
     "a bare line feed before a header": manifest(b"X-A: b\n" + PLAIN) + MODULE + END,
@@ -191,8 +206,13 @@ async def test_takes_the_longest_header_and_refuses_one_byte_more(size: int) -> 
         ("multipart/mixed; boundary=x", UnsupportedMediaType), ("application/octet-stream", UnsupportedMediaType),
         ("multipart/form-data", InvalidUpload), ("multipart/form-data; boundary=", InvalidUpload),
         ('multipart/form-data; boundary=""', InvalidUpload), (f"{FORM}; boundary=x", InvalidUpload),
-        (f"{FORM}; boundary={BOUNDARY}", InvalidUpload), (f"{FORM}; charset=utf-8", InvalidUpload),
+        (f"{FORM}; boundary={BOUNDARY}", InvalidUpload), (f"{FORM}; Boundary=x", InvalidUpload),
+        (f"{FORM}; boundary*=utf-8''x", InvalidUpload), (f"{FORM}; boundary*0=x", InvalidUpload),
         ("multipart/form-data; boundary=" + "x" * 71, InvalidUpload), (f"{FORM}é", InvalidUpload),
+        ("multipart/form-data; boundary=a b", InvalidUpload), ('multipart/form-data; boundary="a" b', InvalidUpload),
+        ('multipart/form-data; boundary="a', InvalidUpload), ('multipart/form-data; boundary="a "', InvalidUpload),
+        (f'multipart/form-data; x="{FORM}"', InvalidUpload), (f"{FORM}; charset=iso-8859-1", UnsupportedMediaType),
+        (f"multipart/form-data-x; boundary={BOUNDARY}", UnsupportedMediaType), (f";{FORM}", UnsupportedMediaType),
     ],
 )  # fmt: skip
 async def test_needs_a_multipart_type_with_one_boundary(content_type: str | None, refusal: type[Refusal]) -> None:
@@ -202,12 +222,30 @@ async def test_needs_a_multipart_type_with_one_boundary(content_type: str | None
     assert sent.asked == 0
 
 
-@each_row("boundary", ["x", "x" * 70, "a'b+c_d.e-f", '"a b:c=d?e/f,g(h)"'])
+@each_row("boundary", ["x", "x" * 70, "a'b+c_d.e-f", '"a b:c=d?e/f,g(h)"', "===a/b:c==="])
 async def test_takes_every_boundary_of_rfc_2046(boundary: str) -> None:
     body = GOOD.replace(BOUNDARY.encode(), boundary.strip('"').encode())
     module = WASM.replace(BOUNDARY.encode(), boundary.strip('"').encode())
     sent = Sent([body], f"multipart/form-data; boundary={boundary}")
     assert await received(sent) == {**FILES, "function.wasm": module}
+
+
+@each_row(
+    "content_type",
+    [
+        f"{FORM}; charset=utf-8", f"{FORM};charset=UTF8", f"{FORM};", f"{FORM} ; ; ", f"{FORM}; x",
+        f'{FORM}; x="; boundary=y"',
+        f'multipart/form-data; charset="UTF-8"; BOUNDARY="{BOUNDARY}"', f"Multipart/Form-Data;;boundary={BOUNDARY};q=1",
+        f'multipart/form-data; boundary="{BOUNDARY[:5]}\\{BOUNDARY[5:]}"',
+    ],
+)  # fmt: skip
+async def test_takes_a_multipart_type_with_other_parameters(content_type: str) -> None:
+    assert await received(Sent([GOOD], content_type)) == FILES
+
+
+async def test_says_that_no_line_is_the_boundary() -> None:
+    with pytest.raises(InvalidUpload, match="lines end with CRLF"):
+        await received(Sent([GOOD.replace(b"\r\n", b"\n")]))
 
 
 async def test_refuses_a_content_coding() -> None:
@@ -241,6 +279,11 @@ async def test_endless_framing_is_refused_without_reading_the_rest(endless: byte
     with pytest.raises(InvalidUpload):
         await received(sent)
     assert sent.asked <= HEADER_BYTES_MAX // len(endless) + 3
+
+
+async def test_an_endless_preamble_is_too_large() -> None:
+    with pytest.raises(BodyTooLarge):
+        await received(Sent([*[b"x" * 1_000] * 1_000, GOOD]))
 
 
 async def test_an_endless_epilogue_is_too_large() -> None:

@@ -19,7 +19,7 @@ from muniment.service.http.html.frame import Page, framed, root_from, style_shee
 from muniment.service.http.operation import Operation, operation
 from muniment.service.http.reference_pages import STYLE as REFERENCE_STYLE, reference_style
 from muniment.service.http.reply import Ready
-from muniment.service.http.request import Request
+from muniment.service.http.request import Request, media_ranges, named_quality
 from muniment.service.running.limits.costs import CONTENT, READ, Cost, Shed
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _reply(request: Request, release: str, name: str) -> Ready[bytes]:
     if found is None:
         raise UnknownPath("there is no such file; load the page again")
     headers = ((b"content-type", found.media_type), _KEPT, (b"vary", b"Accept-Encoding"))
-    if any("gzip" in each for each in request.headers(b"accept-encoding")):
+    if named_quality(media_ranges(request.headers(b"accept-encoding")), "gzip"):
         return Ready(found.compressed, (*headers, (b"content-encoding", b"gzip")))
     return Ready(found.content, headers)
 

@@ -35,7 +35,6 @@ from muniment.protocol.errors import (
     Refusal,
     Unavailable,
     UnknownPath,
-    UnsupportedMediaType,
 )
 from muniment.protocol.forms import decode_record
 from muniment.protocol.json_text import parse_json
@@ -45,7 +44,7 @@ from muniment.service.http.paging import PageQuery, admit_page
 from muniment.service.http.problems import problem
 from muniment.service.http.query import QueryReader
 from muniment.service.http.reply import NO_CONTENT, Ready, Reply, Streamed
-from muniment.service.http.request import ClientGone, Request
+from muniment.service.http.request import ClientGone, Request, content_type
 from muniment.service.running.limits.costs import Cost, Shed
 from muniment.service.running.limits.overload import BYTES_PER_WEIGHT
 
@@ -53,8 +52,7 @@ Handler = Callable[..., Awaitable[Any]]
 Source = Callable[[Request], Any]
 
 _PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
-# `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
-_JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
+_JSON_SPACE: Final = b" \t\r\n"  # RFC 8259 section 2
 
 # Of no known parameter: what a handler returns stays as it is.
 _REPLIES: Final = cast("tuple[type, ...]", (Ready, Streamed))
@@ -243,25 +241,23 @@ async def _wait_for_turn(request: Request, size: int) -> None:
         request.require_client()
 
 
+_JSON_WANTED: Final = "send the body as JSON in UTF-8, with Content-Type: application/json"
+
+
 def _body_source(kind: Any) -> Source:
     optional = type(None) in get_args(kind)
 
     async def source(request: Request) -> Any:
         data = await request.body()
         await _wait_for_turn(request, len(data))
-        if optional and not data:
+        if optional and not data.strip(_JSON_SPACE):
             return None
         if not data:
             raise InvalidBody("a JSON body is required", pointer="")
-        _refuse_other_media(request.header(b"content-type"))
+        content_type(request, "application/json", _JSON_WANTED)
         return decode_record(parse_json(data), kind)
 
     return source
-
-
-def _refuse_other_media(content_type: str | None) -> None:
-    if content_type is None or not _JSON_TYPE.fullmatch(content_type.strip()):
-        raise UnsupportedMediaType("send the body as JSON in UTF-8, with Content-Type: application/json")
 
 
 # RFC 9110 section 9.3, and RFC 5789, with which webhooks are changed.

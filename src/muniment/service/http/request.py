@@ -34,12 +34,50 @@ if TYPE_CHECKING:
 # backtracking: the time is linear.
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 _PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
+# A value of a parameter: a word, or a quoted string, whose escapes are a backslash and a character. Words have more
+# characters than RFC 9110 section 5.6.2 gives them, because clients forget the quotes of a boundary.
+_VALUE: Final = re.compile(r'\s*(?:([^\s"\\]+)|"((?:[^"\\]|\\.)*)")\s*', re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+# Spellings of UTF-8 in lower case.
+_UTF_8: Final = frozenset({"utf-8", "utf8", "utf_8"})
 # Characters of the fields that are read: browsers send some 150, and each element takes microseconds on the event loop.
 _LENGTH_READ: Final = 2_048
 _QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 # A percent sign that two hexadecimal digits do not follow (RFC 3986 section 2.1). The decoders of the standard library
 # keep it, at the cost of an exception each.
 BROKEN_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+class MediaType(NamedTuple):
+    """A media type (RFC 9110 section 8.3.1), in lower case, and its parameters."""
+
+    kind: str
+    # Names in lower case, and values without their quotes; the value of a malformed parameter is empty.
+    parameters: list[tuple[str, str]]
+
+    def values(self, name: str) -> list[str]:
+        """Every value of a parameter, also of its spellings by RFC 2231 (`name*`, `name*0`), which are not decoded."""
+        return [value for key, value in self.parameters if key.partition("*")[0] == name]
+
+
+def media_type(text: str) -> MediaType:
+    """The media type in `text`, in which parameters may be empty (RFC 9110 section 5.6.6)."""
+    kind, _, rest = text.partition(";")
+    pairs = (part.partition("=") for part in _PART.findall(rest) if not part.isspace())
+    return MediaType(kind.strip().lower(), [(name.strip().lower(), _parameter(value)) for name, _, value in pairs])
+
+
+def _parameter(text: str) -> str:
+    match = _VALUE.fullmatch(text)
+    return "" if match is None else match[1] or _ESCAPED.sub(r"\1", match[2] or "")
+
+
+def content_type(request: Request, kind: str, wanted: str) -> MediaType:
+    """The media type of a body. Raises `UnsupportedMediaType(wanted)` unless it is `kind`, in UTF-8."""
+    given = media_type(request.header(b"content-type") or "")
+    if given.kind != kind or not all(each.lower() in _UTF_8 for each in given.values("charset")):
+        raise UnsupportedMediaType(wanted)
+    return given
 
 
 class MediaRange(NamedTuple):
@@ -53,15 +91,15 @@ class MediaRange(NamedTuple):
 def media_ranges(accept: Iterable[str]) -> list[MediaRange]:
     """The elements of the `Accept` fields, refused ones (`q=0`) too; best first, wildcards last among equals.
 
-    A malformed weight counts as 1. Characters after the first `_LENGTH_READ` are ignored.
+    The same for codings in `Accept-Encoding`. A malformed weight counts as 1. Characters after the first `_LENGTH_READ`
+    are ignored.
     """
     found: list[MediaRange] = []
     for element in _ELEMENT.findall(",".join(accept)[:_LENGTH_READ]):
-        kind, *rest = (part.strip() for part in _PART.findall(element) or [""])
-        pairs = (part.partition("=") for part in rest)
-        parameters = {name.strip().lower(): value.strip().strip('"').lower() for name, _, value in pairs}
+        kind, pairs = media_type(element)
+        parameters = {name: value.lower() for name, value in pairs}
         quality = parameters.pop("q", "1")
-        found.append(MediaRange(kind.lower(), parameters, float(quality) if _QUALITY.fullmatch(quality) else 1.0))
+        found.append(MediaRange(kind, parameters, float(quality) if _QUALITY.fullmatch(quality) else 1.0))
     return sorted((each for each in found if each.kind), key=lambda each: (-each.quality, each.kind.endswith("*")))
 
 

@@ -1,7 +1,7 @@
 """Uploads: exactly the expected files of a multipart/form-data body (RFC 7578), streamed in bounded memory.
 
-The library finds the boundaries. This module reads the head of a part, and accepts one spelling of everything: a name
-that two parsers understand differently can put a file in the wrong place.
+The library finds the boundaries. This module reads the head of a part, and accepts one spelling of every name: one that
+two parsers understand differently can put a file in the wrong place.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from urllib.parse import unquote_to_bytes
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser
 
-from muniment.protocol.errors import BodyTooLarge, InvalidUpload, UnsupportedMediaType
-from muniment.service.http.request import Request
+from muniment.protocol.errors import BodyTooLarge, InvalidUpload
+from muniment.service.http.request import Request, content_type
 
 # A file's part has Content-Disposition, Content-Type and perhaps a length or an encoding, in some 150 bytes.
 HEADERS_MAX: Final = 8
 HEADER_BYTES_MAX: Final = 4_096
+# White space after a boundary (RFC 2046 section 5.1.1, transport-padding), of which the library reads each byte in a
+# turn of its loop.
+PADDING_BYTES_MAX: Final = 256
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110 section 5.6.2
 # Without escapes: section 4.2 does not define them, clients differ, and no expected name needs one.
 # Each repetition begins with a character that the one before cannot end with, so the time is linear. The group's
 # repetition is not possessive because of a bug before Python 3.11.5 (gh-106052).
-_PARAMETER: Final = rf'[ \t]*+;[ \t]*+({_TOKEN}+)=(?:"([^"\\]*+)"|({_TOKEN}+))'
-_DISPOSITION: Final = re.compile(rf"form-data((?:{_PARAMETER})*)[ \t]*+", re.IGNORECASE)
+_PARAMETER: Final = rf'[ \t]*+;[ \t;]*+({_TOKEN}+)=(?:"([^"\\]*+)"|({_TOKEN}+))'
+_DISPOSITION: Final = re.compile(rf"[ \t]*+form-data((?:{_PARAMETER})*)[ \t;]*+", re.IGNORECASE)
 # RFC 8187 section 3.2.1: a charset, perhaps a language, and the percent-encoded text.
 _EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*+'((?:%[0-9A-Fa-f]{2}|[!#$&+.^_`|~0-9A-Za-z-])+)", re.IGNORECASE)
 _ENCODING_NOTHING: Final = frozenset({"binary", "8bit", "7bit"})
@@ -48,6 +51,7 @@ class FormParser:
         self._events: list[Part | memoryview] = []
         self._headers: list[tuple[bytes, bytes]] = []
         self._field, self._value = bytearray(), bytearray()
+        self._parts = -1  # the preamble is number 0
         self._is_closed = False
         self._parser = MultipartParser(
             boundary,
@@ -56,12 +60,16 @@ class FormParser:
                 "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
                 "on_header_end": self._end_header,
                 "on_headers_finished": self._end_head,
-                "on_part_data": lambda data, start, end: self._events.append(memoryview(data)[start:end]),
+                "on_part_data": self._take,
                 "on_end": self._end,
             },
             max_header_count=HEADERS_MAX,
             max_header_size=HEADER_BYTES_MAX,
         )
+        self._padding = re.compile(rb"\r\n--%b[ \t]{%d}" % (re.escape(boundary.encode()), PADDING_BYTES_MAX + 1))
+        self._tail = b"\r\n"
+        # A form may begin with a preamble (RFC 2046 section 5.1.1), which the library reads as the data of a part.
+        self._parser.write(b"--%b\r\n\r\n\r\n" % boundary.encode())
 
     def feed(self, chunk: bytes) -> Iterator[Part | memoryview]:
         """The parts that begin in `chunk`, each followed by its bytes, in pieces.
@@ -69,6 +77,10 @@ class FormParser:
         Bytes after the last delimiter are ignored (RFC 2046 section 5.1.1).
         """
         if not self._is_closed:
+            near = self._tail + chunk
+            if self._padding.search(near):
+                raise InvalidUpload(f"more than {PADDING_BYTES_MAX} bytes of white space follow a boundary")
+            self._tail = near[-_TAIL_BYTES:]
             try:
                 self._parser.write(chunk)
             except FormParserError as error:
@@ -78,6 +90,8 @@ class FormParser:
 
     def close(self) -> None:
         """Raise `InvalidUpload` unless the form ended with the body."""
+        if not self._is_closed and not self._parts:
+            raise InvalidUpload("no line is -- and the boundary in Content-Type; lines end with CRLF")
         if not self._is_closed:
             raise InvalidUpload("the form does not end with its boundary and --")
 
@@ -87,15 +101,21 @@ class FormParser:
         self._value.clear()
 
     def _end_head(self) -> None:
-        self._events.append(_part(self._headers))
+        self._parts += 1
+        if self._parts:
+            self._events.append(_part(self._headers))
         self._headers = []
+
+    def _take(self, data: bytes, start: int, end: int) -> None:
+        if self._parts:
+            self._events.append(memoryview(data)[start:end])
 
     def _end(self) -> None:
         self._is_closed = True
 
 
 def _part(headers: list[tuple[bytes, bytes]]) -> Part:
-    """The part with these headers; other fields are ignored (section 4.8)."""
+    """The part with these headers; other fields (section 4.8) and parameters (RFC 2183 section 2.8) are ignored."""
     try:
         fields = [(name.decode("ascii").lower(), value.decode()) for name, value in headers]
     except UnicodeDecodeError:
@@ -108,7 +128,8 @@ def _part(headers: list[tuple[bytes, bytes]]) -> Part:
     found = re.findall(_PARAMETER, disposition[1]) if disposition else []
     parameters = {name.lower(): quoted or token for name, quoted, token in found}
     extended = parameters.pop("filename*", None)
-    if len(found) != len(parameters) + (extended is not None) or parameters.keys() != {"name", "filename"}:
+    is_plain = len(found) == len(parameters) + (extended is not None) and not any("*" in name for name in parameters)
+    if not is_plain or not parameters.keys() >= {"name", "filename"}:
         raise InvalidUpload("every part must be a file: Content-Disposition: form-data with one name and one filename")
     # Section 4.2 forbids `filename*`, but .NET clients send it. Two different names are refused.
     if extended is not None and _extended_text(extended) != parameters["filename"]:
@@ -126,11 +147,9 @@ def _extended_text(value: str) -> str | None:
 
 
 # RFC 2046 section 5.1.1: 1 to 70 of these characters, not ending in a space.
-_CONTENT_TYPE: Final = re.compile(
-    r"multipart/form-data\s*;\s*boundary=(?:\"([0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-])\""
-    r"|([0-9A-Za-z'+_.-]{1,70}))\s*",
-    re.IGNORECASE,
-)
+_BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
+# Bytes in which a boundary with too much white space may have begun.
+_TAIL_BYTES: Final = len("\r\n--") + 70 + PADDING_BYTES_MAX
 # Bytes for the boundaries and headers of an upload.
 FRAMING_BYTES_MAX: Final = 16 * 1024
 
@@ -207,10 +226,8 @@ class _Files:
 
 
 def _boundary(request: Request) -> str:
-    content_type = (request.header(b"content-type") or "").strip()
-    if not content_type.lower().startswith("multipart/form-data"):
-        raise UnsupportedMediaType("send the files as multipart/form-data")
-    match = _CONTENT_TYPE.fullmatch(content_type)
-    if match is None:
-        raise InvalidUpload("Content-Type has no single, well-formed boundary")
-    return match[1] or match[2]
+    given = content_type(request, "multipart/form-data", "send the files as multipart/form-data, in UTF-8")
+    boundaries = given.values("boundary")
+    if len(boundaries) != 1 or not _BOUNDARY.fullmatch(boundaries[0]):
+        raise InvalidUpload("Content-Type needs one boundary, of at most 70 characters of RFC 2046 section 5.1.1")
+    return boundaries[0]
