@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from urllib.parse import parse_qsl, urldefrag, urljoin, urlsplit
 
@@ -18,26 +18,11 @@ from muniment.protocol.evm.event_signature import event_topic
 from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v1
 from muniment.service.app import Application
 from muniment.service.context import Context
-from muniment.service.http.reply import Reply
-from muniment.service.http.request import Request
 from muniment.service.running.settings import Settings
 from page_site import BROWSER, Outline
-from without_server import InProcess
+from without_server import InProcess, Under
 
 HIDDEN = "U+202E"
-
-
-@dataclass
-class Under:
-    """The application after a proxy that serves it under a path, and removes that path."""
-
-    app: Application
-    prefix: str
-
-    async def respond(self, request: Request) -> Reply:
-        assert request.path.startswith(self.prefix), request.path
-        request.path = request.path.removeprefix(self.prefix) or "/"
-        return await self.app.respond(request)
 
 
 # Links are the same on both engines: each walk takes a second.

@@ -14,7 +14,7 @@ import pytest_asyncio
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from standing_world import ENGINES, Standing, standing_registry
 
-from answers import ok
+from answers import ok, target_of
 from builders import Bundle, Wallet, deploy
 from muniment.protocol.evm.address import Address
 from muniment.protocol.functions.rules import has_lasting_key, name_key
@@ -112,9 +112,9 @@ async def paged(client: httpx2.AsyncClient, query: dict[str, Any], *, by_cursor:
     while page := answer.json():
         seen += [each["CID"] for each in page]
         if by_cursor:
-            if "next" not in answer.links:
+            if (target := target_of(answer)) is None:
                 break
-            answer = ok(await client.get(answer.links["next"]["url"]))
+            answer = ok(await client.get(target))
         else:
             answer = ok(await client.get("/functions", params={**query, "offset": len(seen)}))
     return seen

@@ -95,9 +95,9 @@ HEADERS = [
     Row("path and roots", f"{R}?format=raw", has={"x-ipfs-path": R, "x-ipfs-roots": ROOT}),
     Row("a root for each segment", f"{R}/manifest.json", has={
         "x-ipfs-path": f"{R}/manifest.json", "x-ipfs-roots": f"{ROOT},{MANIFEST}"}),
-    Row("location of raw", R, sends={"accept": RAW}, has={"content-location": f"{R}?format=raw"}),
+    Row("location of raw", R, sends={"accept": RAW}, has={"content-location": "?format=raw"}),
     Row("location of car", f"{R}?dag-scope=block&car-dups=n", sends={"accept": f"{CAR};version=1;dups=y"}, has={
-        "content-location": f"{R}?dag-scope=block&car-dups=n&format=car&car-version=1"}),
+        "content-location": "?dag-scope=block&car-dups=n&format=car&car-version=1"}),
     Row("no location by format", f"{R}?format=raw", sends={"accept": RAW}, has={"content-location": None}),
     Row("CORS", f"{R}?format=raw", has={"access-control-allow-origin": "*"}),
 ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable
 from typing import Any
 
@@ -11,14 +10,13 @@ import httpx2
 import pytest
 from btclib_secp256k1.keys import pubkey_from_prvkey
 
+from answers import target_of
 from builders import DOMAIN, Wallet
 from muniment.protocol.evm.typed_data import compile_types, digest
 from muniment.service.storage.database import Database, Work
 
 # SEC 2 section 2.4.1: the order of secp256k1.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-LINK = re.compile(r'<(/[^>]+)>; rel="(next|prev)"')
-LINKS = re.compile(rf"{LINK.pattern}(, {LINK.pattern})?")
 
 
 def digest_of(body: dict[str, Any]) -> bytes:
@@ -58,18 +56,12 @@ def check_refusal(
 
 def next_of(response: httpx2.Response) -> str | None:
     """The target of the next link."""
-    return _target(response, "next")
+    return target_of(response)
 
 
 def prev_of(response: httpx2.Response) -> str | None:
     """The target of the link to the rows that come later."""
-    return _target(response, "prev")
-
-
-def _target(response: httpx2.Response, relation: str) -> str | None:
-    links = response.headers.get("link", "")
-    assert not links or LINKS.fullmatch(links), links
-    return {name: target for target, name in LINK.findall(links)}.get(relation)
+    return target_of(response, "prev")
 
 
 async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any], str | None]:

@@ -155,7 +155,7 @@ def test_of_a_foreign_link_only_the_cursor_is_used(site: Site, facade: str) -> N
         def foreign(asked: Asked, forward: Forward) -> Answered:
             del asked
             answer = forward()
-            link = answer.headers.get("link", "").replace("</", f"<{elsewhere.url}/")
+            link = answer.headers.get("link", "").replace("<", f"<{elsewhere.url}/intents")
             return answer._replace(headers={**answer.headers, "link": link} if link else answer.headers)
 
         with site.middle.behaving(foreign):

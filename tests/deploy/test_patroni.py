@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import re
 import statistics
 import sys
 import time
@@ -20,9 +19,10 @@ from pathlib import Path
 import httpx2
 from programs import installed
 
+from answers import target_of
 from builders import deploy
 from crashing import Site
-from loading import ANSWER_SECONDS_MAX, NEXT, Load, listed
+from loading import ANSWER_SECONDS_MAX, Load, listed
 from patroni import PatroniCluster, patroni_cluster
 from patroni_node import Programs
 from service import services_of
@@ -90,8 +90,7 @@ async def following(urls: list[str], target: str) -> AsyncGenerator[list[str]]:
                     continue
                 assert response.status_code == 200, response.text
                 seen.extend(row.get("sig") or row["hash"] for row in response.json())
-                if link := re.match(NEXT, response.headers.get("link", "")):
-                    target = link[1]
+                target = target_of(response) or target
 
     task = asyncio.create_task(follow(target))
     try:

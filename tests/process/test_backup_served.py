@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 import warm
-from answers import answered, ok
+from answers import answered, ok, target_of
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in
 from service import Service
 
@@ -115,7 +115,7 @@ async def pages(url: str, path: str) -> AsyncGenerator[dict[str, Any]]:
             answer = ok(await client.get(target))
             for each in answer.json():
                 yield each
-            target = answer.links["next"]["url"] if answer.json() and "next" in answer.links else None
+            target = target_of(answer) if answer.json() else None
 
 
 class Credentials:

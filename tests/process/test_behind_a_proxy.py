@@ -1,4 +1,4 @@
-"""Clients of one proxy: one of them does not use up the units of another."""
+"""Clients of a proxy: one does not use up the units of another, and a path of its own is no obstacle to any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from builders import TriggerDraft, deploy, register
 from connection import Connection
+from muniment.client import FunctionNotFound, Registry
 from nginx import Nginx
 from service import Service
 
@@ -68,3 +70,29 @@ async def test_parked_refusals_of_one_client_delay_no_other_of_the_same_proxy(tm
             await asyncio.gather(*attackers, return_exceptions=True)
         assert set(statuses) == {200, 429}
         assert seconds[len(seconds) // 2] < PARKED_SECONDS_MIN, seconds
+
+
+async def test_a_proxy_may_serve_the_registry_under_a_path(tmp_path: Path) -> None:
+    with (
+        Service(tmp_path / "data", environment={"MUNIMENT_RATE_LIMIT_CLIENT": "off"}) as service,
+        Nginx(tmp_path / "nginx", service.url, at="/registry/") as proxy,
+        httpx2.Client(follow_redirects=True) as client,
+    ):
+        async with httpx2.AsyncClient(base_url=service.url) as direct:
+            cid = await deploy(direct)
+            sigs = [(await register(direct, TriggerDraft(cid, version=f"{n}.0.0")))["sig"] for n in range(3)]
+        page, seen = client.get(f"{proxy.url}/triggers?limit=1&sort=1&functionCid={cid}"), list[str]()
+        while page.json():
+            seen += [each["sig"] for each in page.json()]
+            page = client.get(page.url.join(page.links["next"]["url"]))
+        assert seen == sigs
+        for path in ("/triggers/0x12", "/nothing/at/all", "//functions?limit=0"):
+            problem = client.get(proxy.url + path)
+            assert problem.json()["code"] in client.get(problem.url.join(problem.json()["type"])).text
+        home = client.get(f"{proxy.url}/", headers={"accept": "text/html"})
+        assert (home.status_code, str(home.url)) == (200, f"{proxy.url}/console")
+        with Registry(proxy.url) as registry:
+            assert sorted(each.sig for each in registry.triggers.list(limit=1)) == sorted(sigs)
+            assert registry.triggers.get(sigs[0]).sig == sigs[0]
+            with pytest.raises(FunctionNotFound):
+                registry.functions.get("QmQWmG3opiSLrj9k5bGu3LZ8gkwUU6MxrinaSQr6rKv51V")

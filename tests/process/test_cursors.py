@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from answers import answered
+from answers import answered, target_of
 from builders import TriggerDraft, Wallet, deploy
 from crashing import Site, on_database
 from loading import DEADLINE
@@ -22,7 +21,6 @@ from operator_client import SETTLER, USER, IntentDraft
 ROWS = pytest.mark.parametrize("rows_each", [40, pytest.param(120, marks=pytest.mark.long)])
 SECONDS_MAX = 300
 WRITERS = (Wallet(41), Wallet(42))
-NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 
 
 async def write(urls: list[str], requests: list[tuple[str, str, Any]], key: str = "") -> None:
@@ -51,9 +49,9 @@ async def tail(urls: list[str], target: str) -> AsyncIterator[str]:
                 yield row.get("sig") or row["hash"]
             if not page:
                 await asyncio.sleep(0.01)  # else most requests would be those of readers that are at the end
-            link = NEXT.match(response.headers["link"])
-            assert link
-            target = link[1]
+            following = target_of(response)
+            assert following
+            target = following
 
 
 async def read(urls: list[str], target: str, count: int) -> list[str]:
@@ -130,6 +128,5 @@ async def newest(client: httpx2.AsyncClient, first: str) -> list[str]:
     while target is not None:
         response = await answered(client, "GET", target)
         seen += [row.get("sig") or row["hash"] for row in response.json()]
-        link = NEXT.match(response.headers.get("link", ""))
-        target = link[1] if link else None
+        target = target_of(response)
     return seen

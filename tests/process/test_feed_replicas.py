@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from answers import ok
+from answers import ok, target_of
 from builders import Bundle, Wallet, deploy, register
 from event_stream import EventStream
 from postgres import Cluster
@@ -60,7 +60,7 @@ class Poller:
         page = [each[self.member] for each in answer.json()]
         self.subjects += page
         self.empty_pages += not page
-        self.target = answer.headers["link"].partition(">")[0][1:]
+        self.target = target_of(answer) or self.target
 
     async def read_until(self, count: int) -> None:
         """Read until there are `count` subjects."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import Any
 
@@ -10,6 +11,8 @@ import httpx2
 
 from muniment.service.http.paging import Cursor, cursor_after
 
+_LINK = re.compile(r'<(\?[^<>]*)>; rel="(next|prev)"')
+_LINKS = re.compile(rf"{_LINK.pattern}(, {_LINK.pattern})?")
 # This ends a hang.
 ANSWERED_SECONDS_MAX = 60
 
@@ -19,6 +22,14 @@ def ok(answer: httpx2.Response) -> httpx2.Response:
     asked = answer.request
     assert answer.status_code == 200, f"{asked.method} {asked.url}: {answer.status_code} {answer.text[:1_000]}"
     return answer
+
+
+def target_of(answer: httpx2.Response, relation: str = "next") -> str | None:
+    """The target of a link: the path that was asked for, with the query of the link (RFC 3986 section 5.2.2)."""
+    field = answer.headers.get("link", "")
+    assert not field or _LINKS.fullmatch(field), field
+    query = {name: reference for reference, name in _LINK.findall(field)}.get(relation)
+    return None if query is None else answer.url.raw_path.decode().partition("?")[0] + query
 
 
 async def answered(client: httpx2.AsyncClient, method: str, target: str, **given: Any) -> httpx2.Response:

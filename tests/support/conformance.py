@@ -74,7 +74,7 @@ def _check_problem(response: httpx2.Response, found: Operation | None) -> None:
     assert list(body)[: len(_PROBLEM)] == _PROBLEM, body
     assert body["status"] == response.status_code
     assert body["requestId"] == response.headers["x-request-id"]
-    assert body["type"] == f"/errors/{body['code']}"
+    assert response.url.join(body["type"]).raw_path == f"/errors/{body['code']}".encode()
     assert body["message"] == body["detail"] == body["content"]["message"]
     assert len(body["errors"]) == len(body["content"]["errors"])
     if found is not None:

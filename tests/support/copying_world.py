@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, LiteralString, Self, TypeVar
 import httpx2
 from click.testing import CliRunner, Result
 
-from answers import ok
+from answers import ok, target_of
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
 from conftest import NOW_MS, Clock
 from muniment.cli.main import main
@@ -51,7 +50,6 @@ T = TypeVar("T")
 # Fields of one answer: its number, its time, and what the client may still ask.
 OF_THIS_ANSWER = {"x-request-id", "date", "ratelimit"}
 OWNERS = (Wallet(201), Wallet(202))
-NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 INPUTS = {"limit": "uint256"}
 # Rows as the watcher and an import leave them.
 FACTS: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
@@ -226,8 +224,7 @@ async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any],
     """Rows of a page, and the target of the next page."""
     answer = await client.get(target)
     assert answer.status_code == 200, answer.text
-    link = NEXT.match(answer.headers.get("link", ""))
-    return answer.json(), link[1] if link else None
+    return answer.json(), target_of(answer)
 
 
 async def walk(client: httpx2.AsyncClient, target: str) -> list[Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 
+from answers import target_of
 from attacked import INPUTS
 from builders import TriggerDraft, Wallet
 from event_stream import EventStream
@@ -107,7 +108,7 @@ class Honest:
         """Note the end of the feed, and add a trigger for each second, to be deactivated then."""
         async with self._client() as client:
             first = await client.get("/events", params={"owner": self._wallet.address, "limit": 500})
-            self._events = first.links["next"]["url"]
+            self._events = target_of(first) or ""
             for number in range(int(seconds) + 1):
                 assert await self._create(client, f"1.0.{number}")
         self._to_end = list(self.felt.written)
@@ -224,7 +225,7 @@ class Honest:
                 if answer.status_code == 200:
                     if target.startswith("/events"):
                         self.felt.polled |= {(each["type"], each["subject"]) for each in answer.json()}
-                    target = answer.links["next"]["url"] if "next" in answer.links else target
+                    target = target_of(answer) or target
                 await asyncio.sleep(0.1)
 
     async def _follow(self) -> None:

@@ -6,7 +6,6 @@ On every engine, however often processes are killed, each acknowledged record mu
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -17,11 +16,11 @@ from typing import Any, Self
 
 import httpx2
 
+from answers import target_of
 from builders import TriggerDraft, Wallet
 from operator_client import HEX32, IntentDraft, hash_of_proposal, log, proposal
 
 Json = dict[str, Any]
-NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 # How long clients wait for an answer: beyond every bound of the service, so that none gives up before it.
 ANSWER_SECONDS_MAX = 60
 # From a kill to the next acknowledged write. An attempt to connect that failed is repeated after two seconds at most;
@@ -188,10 +187,10 @@ async def listed(url: str, target: str) -> AsyncIterator[Json]:
                 assert name not in seen
                 seen.add(name)
                 yield each
-            link = NEXT.match(response.headers.get("link", ""))
-            if not response.json() or not link:
+            following = target_of(response)
+            if not response.json() or following is None:
                 return
-            target = link[1]
+            target = following
 
 
 @asynccontextmanager

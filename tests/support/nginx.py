@@ -41,8 +41,8 @@ http {{
   upstream service {{ server {service}; keepalive 32; }}
   server {{
     listen 127.0.0.1:{port} backlog=2048;
-    location / {{
-      proxy_pass http://service;
+    location {at} {{
+      proxy_pass http://service{stripped};
       proxy_http_version 1.1;
       proxy_request_buffering {buffering};
       proxy_set_header Connection "";
@@ -80,17 +80,17 @@ def reached(url: str, way: str, folder: Path) -> Generator[str]:
 
 
 class Nginx:
-    """A reverse proxy for the service at `url`; a context manager."""
+    """A reverse proxy for the service at `url`, which it serves under the path `at`; a context manager."""
 
-    def __init__(self, folder: Path, url: str, *, buffers_requests: bool) -> None:
+    def __init__(self, folder: Path, url: str, *, buffers_requests: bool = True, at: str = "/") -> None:
         needs_nginx()
         self._home = folder
         folder.mkdir()
         port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}{at.rstrip('/')}"
         config = _CONFIG.format(
             user="user root;" if os.geteuid() == 0 else "", home=folder, service=urlsplit(url).netloc, port=port,
-            buffering="on" if buffers_requests else "off",
+            at=at, stripped="" if at == "/" else "/", buffering="on" if buffers_requests else "off",
         )  # fmt: skip
         (folder / "nginx.conf").write_text(config)
 

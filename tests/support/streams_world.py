@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 
-from answers import ok
+from answers import ok, target_of
 from crashing import Site
 from event_stream import EventStream
 from feed_writing import OWNER, add_events, execute_all
@@ -96,4 +96,4 @@ async def ids_after(url: str, cursor: str) -> list[str]:
             found += [each["id"] for each in answer.json()]
             if answer.headers["x-caught-up"] == "true":
                 return found
-            target = answer.headers["link"].partition(">")[0][1:]
+            target = target_of(answer) or ""

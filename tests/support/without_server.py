@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import httpx2
@@ -17,6 +18,19 @@ class Responding(Protocol):
     def respond(self, request: Request) -> Awaitable[Reply]:
         """The answer."""
         ...
+
+
+@dataclass
+class Under:
+    """An application after a proxy that serves it under a path, and removes that path."""
+
+    app: Responding
+    prefix: str
+
+    async def respond(self, request: Request) -> Reply:
+        assert request.path.startswith(self.prefix), request.path
+        request.path = request.path.removeprefix(self.prefix) or "/"
+        return await self.app.respond(request)
 
 
 class Pieces:

@@ -183,6 +183,7 @@ class Application:
             random_bytes=context.random_bytes,
             observe=self._observe(router),
             assets=assets() if settings.console else None,
+            public_url=settings.public_url,
         )  # fmt: skip
         self._describe(context.metrics)
         # The answer to a request; raises `ClientGone` when the client has gone away.

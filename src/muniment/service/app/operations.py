@@ -257,7 +257,7 @@ _VARY: Final = (b"vary", b"Accept")
 
 
 class Root(Record, frozen=True):
-    """The service, and the paths where programs and people begin."""
+    """The service, and the paths below its URL where programs and people begin."""
 
     name: Annotated[str, Meta(examples=["muniment"])]
     version: Annotated[str, Meta(examples=["0.1.0"])]

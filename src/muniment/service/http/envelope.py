@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Visible ASCII that is safe in a log line and a header; longer ids are a mistake.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
 _REFUSED: Final = 400
+# The first segments of the paths that existing clients ask for, and of those that the answers to them lead to.
+_DOUBLED: Final = frozenset({"errors", "functions", "intents", "triggers", "users"})
 # Request ids drawn together: four kilobytes of randomness.
 _IDS_PER_DRAW: Final = 256
 
@@ -38,11 +40,12 @@ _IDS_PER_DRAW: Final = 256
 class Envelope:
     """The layer around the router: from a server's request to its answer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by name
         self, router: Router, context: Any, admission: Admission, *,
         limits: Limits, metrics: Metrics, random_bytes: Callable[[int], bytes],
         observe: Observe | None = None,
         assets: Assets | None = None,
+        public_url: str = "",
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
 
@@ -57,6 +60,7 @@ class Envelope:
         self._ids = _fresh_ids(random_bytes)
         self._observe = observe
         self._assets = assets
+        self._public_url = public_url.rstrip("/")
 
     def respond(self, request: Request) -> Awaitable[Reply]:
         """The answer to a request. Raises `ClientGone` when the client has disconnected."""
@@ -64,6 +68,7 @@ class Envelope:
         request.context = self._context
         request.limits = self._limits
         request.assets = self._assets
+        request.public_url = self._public_url
         trace_id = _trace_id(request) if b"traceparent" in named else None
         given = _given_id(named) if b"x-request-id" in named else None
         request.id = given or trace_id or next(self._ids)
@@ -73,6 +78,7 @@ class Envelope:
 
     def refuse(self, refusal: Refusal, request: Request) -> Ready[Any]:
         """The answer to a request that its server could not read."""
+        request.public_url = self._public_url
         request.id = next(self._ids)
         self._admission.owe_unread(request)
         reply = refused(refusal, request)
@@ -169,8 +175,9 @@ def _matched_path(sent: str) -> str:
     """The path to match routes on, of a target that does not begin with one slash; still percent-encoded.
 
     An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority. Doubled leading slashes, which
-    clients with a base URL that ends in a slash send, count as one.
+    clients with a base URL that ends in a slash send, count as one before `_DOUBLED`.
     """
     if not sent.startswith("/"):
         sent = "/" + sent.partition("://")[2].partition("/")[2]
-    return "/" + sent.lstrip("/") if sent.startswith("//") else sent
+    plain = sent.lstrip("/")
+    return f"/{plain}" if plain.partition("/")[0] in _DOUBLED else sent

@@ -32,8 +32,8 @@ _TEXT: Final = {"type": "string"}
 
 LISTED: Final = {
     200: Answer("A page", headers={
-        "link": 'The next page as `<…>; rel="next"` (RFC 8288); on the page of the newest rows also later rows as '
-        '`<…>; rel="prev"`',
+        "link": 'The next page as `<?…>; rel="next"` (RFC 8288), which is relative to the URL of the request; on the '
+        'page of the newest rows also later rows as `<?…>; rel="prev"`',
     }),
 }  # fmt: skip
 # A record that may change: 304 for a client that has its present state.
@@ -147,7 +147,7 @@ def openapi_document(operations: Iterable[Operation], *, version: str, about: st
     return {
         "openapi": "3.1.0",
         "info": {"title": "Muniment", "version": version, "description": about, "license": _LICENSE},
-        "servers": [{"url": "/"}],
+        "servers": [{"url": "."}],  # relative to the document, for a proxy that serves it under a path of its own
         "tags": [
             {"name": package.rpartition(".")[2], "description": inspect.getdoc(sys.modules[package]) or ""}
             for package in dict.fromkeys(_package(each) for each in operations)

@@ -168,7 +168,7 @@ def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, byte
     if request.assets and is_for_reader(request.path, accept):
         reply = problem_page(refusal, request.id, root_from(request.path), request.assets, headers)
     else:
-        reply = problem(refusal, request.id, accept, headers)
+        reply = problem(refusal, request.id, request.root, accept, headers)
     request.refused = refusal.code
     if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, _LOGGED_ELSEWHERE):
         _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)
@@ -360,6 +360,6 @@ class Router:
 
 
 def _pattern(path: str, *, takes_rest: bool) -> re.Pattern[str]:
-    """A path with parameters: each takes one segment, which is not empty (RFC 6570 section 3.2.2)."""
+    """A path with parameters: each takes one segment, or with `takes_rest` all. None is empty."""
     parts = [f"(?P<{part[1:-1]}>[^/]+)" if part.startswith("{") else re.escape(part) for part in path.split("/")]
-    return re.compile("/".join(parts)[:-6] + ".*[^/])" if takes_rest else "/".join(parts), re.DOTALL)
+    return re.compile("/".join(parts)[:-1] + "(?:/[^/]+)*)" if takes_rest else "/".join(parts))

@@ -254,11 +254,11 @@ async def _chunks(chunk: bytes, rest: AsyncIterator[list[str]]) -> AsyncIterator
 
 
 async def answer_page(
-    path: str, request: Request, query: PageQuery, numbers: Numbers, search: Callable[[], Awaitable[Page]]
+    request: Request, query: PageQuery, numbers: Numbers, search: Callable[[], Awaitable[Page]]
 ) -> Ready[Any] | Streamed:
-    """The page of the listing at `path` that `search` finds, with a `Link` header.
+    """The page that `search` finds, with a `Link` header, whose links are relative to the request's path.
 
-    Its links lead to the next page, and from the newest rows to those that come later. With `sort=1` there always is a
+    They lead to the next page, and from the newest rows to those that come later. With `sort=1` there always is a
     next page: at the end, a reader polls the same link and misses no row.
 
     Raises `CursorTooOld`, `InvalidParameter`, and what `search` raises.
@@ -272,19 +272,19 @@ async def answer_page(
     if last is None and first is None:
         return page.reply((JSON,))
     given = _links if len(request.query) <= _KEPT_BYTES_MAX else _links.__wrapped__
-    return page.reply((JSON, (b"link", given(path, request.query, numbers.table, last, first, await numbers.epoch()))))
+    return page.reply((JSON, (b"link", given(request.query, numbers.table, last, first, await numbers.epoch()))))
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)  # most pages are read again before a row is added
 def _links(
-    path: str, query_string: bytes, table: str, last: int | None, first: int | None, epoch: int | None
+    query_string: bytes, table: str, last: int | None, first: int | None, epoch: int | None
 ) -> bytes:  # fmt: skip
     """The links after the row `last`, and to rows later than `first`; None for no such link."""
     links: list[bytes] = []
     if last is not None:
-        links.append(_next_link(path, query_string, cursor_after(table, last, epoch)))
+        links.append(_next_link(query_string, cursor_after(table, last, epoch)))
     if first is not None:
-        links.append(_prev_link(path, query_string, cursor_after(table, first, epoch)))
+        links.append(_prev_link(query_string, cursor_after(table, first, epoch)))
     return b", ".join(links)
 
 
@@ -308,23 +308,23 @@ def _first_seq(page: Page, settled: int) -> int:
     return min(page.first_seq or 0, max(settled - 1, 0))
 
 
-def _prev_link(path: str, query_string: bytes, cursor: bytes) -> bytes:
+def _prev_link(query_string: bytes, cursor: bytes) -> bytes:
     """The link from the newest rows to later ones: the same filters, oldest first, after `cursor`.
 
     Only a page that begins at the newest row has this link: with `sort=1`, `next` leads to later rows; after a cursor
     or an offset, the link of the first page still holds.
     """
-    return b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), _without_order(query_string), cursor)
+    return b'<?%bsort=1&cursor=%b>; rel="prev"' % (_without_order(query_string), cursor)
 
 
-def link_after(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
+def link_after(query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
     """The `Link` header for the page after `cursor`, with the other parameters of `query_string`."""
-    return (b"link", _next_link(path, query_string, cursor))
+    return (b"link", _next_link(query_string, cursor))
 
 
-def _next_link(path: str, query_string: bytes, cursor: bytes) -> bytes:
+def _next_link(query_string: bytes, cursor: bytes) -> bytes:
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
-    return b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor)
+    return b'<?%bcursor=%b>; rel="next"' % (asked(query_string), cursor)
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)

@@ -81,7 +81,13 @@ class Content(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True, rename="camel"):
     """A problem document (RFC 9457): every answer that is neither 2xx nor 3xx."""
 
-    type: Annotated[str, msgspec.Meta(description="Path of the page that explains `code`", pattern="^/errors/[a-z-]+$")]
+    type: Annotated[
+        str,
+        msgspec.Meta(
+            description="The page that explains `code`, relative to the request's URL, or absolute",
+            pattern="(^|/)errors/[a-z-]+$",
+        ),
+    ]
     title: str
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
     code: Annotated[str, msgspec.Meta(description="Stable name of the reason", pattern="^[a-z-]+$")]
@@ -92,7 +98,7 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
     content: Content
 
     example: ClassVar[dict[str, Any]] = {
-        "type": "/errors/invalid-address", "title": "Invalid EVM address", "status": 400, "code": "invalid-address",
+        "type": "../errors/invalid-address", "title": "Invalid EVM address", "status": 400, "code": "invalid-address",
         "detail": "a wrong EIP-55 checksum", "errors": [FaultShown.example], "requestId": "8f0c2c1d",
         "message": "a wrong EIP-55 checksum", "content": Content.example,
     }  # fmt: skip
@@ -109,13 +115,16 @@ def status_of(refusal: type[Refusal]) -> int:
 
 
 def problem(
-    refusal: Refusal, request_id: str, accept: str = "", headers: tuple[tuple[bytes, bytes], ...] = ()
+    refusal: Refusal, request_id: str, root: str, accept: str = "", headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> Ready[Problem]:
-    """`refusal` as an answer, as `application/problem+json` for clients whose `Accept` prefers it, else as JSON."""
+    """`refusal` as an answer, as `application/problem+json` for clients whose `Accept` prefers it, else as JSON.
+
+    `root` is the root of the service, for a client.
+    """
     status = status_of(type(refusal))
     faults = [FaultShown(fault.detail, fault.pointer, fault.parameter) for fault in refusal.faults]
     document: dict[str, Any] = {
-        "type": f"/errors/{refusal.code}",
+        "type": f"{root}errors/{refusal.code}",
         "title": refusal.title,
         "status": status,
         "code": refusal.code,

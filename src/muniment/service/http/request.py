@@ -168,8 +168,8 @@ class Request:
 
     __slots__ = (
         "_body", "assets", "bytes_charged", "client", "context", "due_units", "fields", "head_bytes_max", "held", "id",
-        "key", "limits", "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused",
-        "turns", "units", "wait_s", "wallet", "wallet_units",
+        "key", "limits", "method", "named", "overload", "parameters", "path", "peer", "public_url", "query", "received",
+        "refused", "turns", "units", "wait_s", "wallet", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -204,6 +204,8 @@ class Request:
     units: int
     # The files of the console, in whose frame a refusal at one of its paths is shown; None without a console.
     assets: Assets | None
+    # The URL of the service for users; empty if it is not set.
+    public_url: str
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
 
@@ -229,9 +231,16 @@ class Request:
         self.received = self.bytes_charged = 0
         self.wait_s = 0.0
         self.wallet_units = 0
-        self.refused = ""
+        self.refused = self.public_url = ""
         self.assets = None
         self.units = self.due_units = 0
+
+    @property
+    def root(self) -> str:
+        """The root of the service as a client writes it: a URL, or a reference relative to the request's target."""
+        if self.public_url:
+            return f"{self.public_url}/"
+        return "../" * self.path.lstrip("/").count("/")
 
     @property
     def limit_lines(self) -> bytes:

@@ -249,7 +249,7 @@ async def list_events(context: Context, hub: Hub, request: Request, query: Event
     events = b",".join([encode_event(event, source) for event in found.events])
     position = Position.at(source.epoch, found.last_seq)
     caught_up = b"true" if found.is_caught_up else b"false"
-    link = link_after("/events", request.query, position.encode())
+    link = link_after(request.query, position.encode())
     return Ready(b"[%b]" % events, (JSON, link, (b"x-caught-up", caught_up), NO_STORE))
 
 

@@ -267,7 +267,7 @@ _HEADERS_READ: Final = {
 _HEADERS_SENT: Final = {
     "x-ipfs-path": "The requested path",
     "x-ipfs-roots": "The CIDs along the path, separated by commas",
-    "content-location": "The URL that needs no `Accept`",
+    "content-location": "The URL that needs no `Accept`, relative to the request's",
     "content-disposition": "A file name to save it under",
 }
 
@@ -320,14 +320,13 @@ class _Target:
 
     def headers(self, query: GatewayQuery, form: Form, passed: Sequence[CidParts]) -> Headers:
         """The header fields of every form; `passed` are the CIDs along the path."""
-        path = "/".join(("/ipfs", self.root.text, *self.path))
         headers = [
             (b"vary", b"Accept"),
-            (b"x-ipfs-path", path.encode()),
+            (b"x-ipfs-path", "/".join(("/ipfs", self.root.text, *self.path)).encode()),
             (b"x-ipfs-roots", ",".join(cid.text for cid in passed).encode()),
         ]
         if form.located:
-            headers.append((b"content-location", f"{path}?{self._located(query, form)}".encode()))
+            headers.append((b"content-location", f"?{self._located(query, form)}".encode()))
         if form.kind != "file":
             name = f"{passed[-1].text}.{'bin' if form.kind == 'raw' else 'car'}"
             headers.append((b"content-disposition", _disposition("attachment", query.filename or name)))

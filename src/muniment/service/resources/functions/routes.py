@@ -119,7 +119,7 @@ async def list_functions(
     reader = context.list_reader()
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
     client = context.clients.address(request)
-    return await answer_page("/functions", request, query, numbers, lambda: store.search(reader, query, client))
+    return await answer_page(request, query, numbers, lambda: store.search(reader, query, client))
 
 
 @operation(

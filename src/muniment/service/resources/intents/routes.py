@@ -57,7 +57,7 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     reader = context.list_reader()
     numbers = context.epochs.numbers(reader, "intents")
     client = context.clients.address(request)
-    return await answer_page("/intents", request, query, numbers, lambda: listing.search(reader, query, moment, client))
+    return await answer_page(request, query, numbers, lambda: listing.search(reader, query, moment, client))
 
 
 @operation(

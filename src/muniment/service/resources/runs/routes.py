@@ -50,7 +50,7 @@ async def list_runs(context: Context, request: Request, query: RunQuery) -> Read
     reader = context.list_reader()
     numbers = context.epochs.numbers(reader, "runs")
     client = context.clients.address(request)
-    return await answer_page("/executions", request, query, numbers, lambda: listing.search(reader, query, client))
+    return await answer_page(request, query, numbers, lambda: listing.search(reader, query, client))
 
 
 @operation(

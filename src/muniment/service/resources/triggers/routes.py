@@ -152,9 +152,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     reader = context.list_reader()
     numbers = context.epochs.numbers(reader, "triggers")
     client = context.clients.address(request)
-    return await answer_page(
-        "/triggers", request, query, numbers, lambda: search(reader, query, context.clock.now_ms, client)
-    )
+    return await answer_page(request, query, numbers, lambda: search(reader, query, context.clock.now_ms, client))
 
 
 @operation(
