@@ -58,7 +58,7 @@ from muniment.service.resources.functions.store import FunctionQuery
 from muniment.service.resources.operators import _KEY
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.webhooks.sending import check_url, retry_after_s
-from muniment.service.resources.webhooks.types import WebhookUrl
+from muniment.service.resources.webhooks.types import URL_LENGTH_MAX, WebhookUrl
 from muniment.service.server.reader import HEAD_BYTES_MAX, RequestReader
 from tlog_decoders import TLOG_DECODERS
 
@@ -267,11 +267,7 @@ DECODERS: tuple[Decoder, ...] = (
         _text(lambda text: uploads._boundary(_request(b"content-type", text))),
         ("http._BOUNDARY compile",),
         size=FIELD,
-        frames=(
-            (b"multipart/form-data", b""),
-            (b"multipart/form-data;", b"!"),
-            (b"multipart/form-data; boundary=", b""),
-        ),
+        frames=tuple((b"multipart/form-data" + each, b"!") for each in (b"", b";", b"; boundary=", b'; boundary="')),
     ),
     Decoder(
         "a connection",
@@ -468,8 +464,17 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "the URL of a receiver",
         _text(lambda text: check_url(WebhookUrl.parse(text), allow_private=False)),
-        ("webhooks.check_url urlsplit", "webhooks.check_url ip_address"),
-        frames=(*PLAIN, (b"https://", b""), (b"https://[", b"]/"), (b"https://a/", b"")),
+        (
+            "webhooks.check_url urlsplit",
+            "webhooks.check_url ip_address",
+            "webhooks._fault_of split",
+            "webhooks._fault_of urlsplit",
+            "webhooks._URL compile",
+            "webhooks._ODD compile",
+            "webhooks._ODD_IN_HOST compile",
+        ),
+        URL_LENGTH_MAX,
+        (*PLAIN, (b"https://", b""), (b"https://[", b"]/"), (b"https://a/", b"")),
     ),
     Decoder("the Retry-After of a receiver", _text(lambda text: retry_after_s(text, 0)), ()),
     Decoder("data of a node", _text(data_of), (), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
@@ -690,8 +695,6 @@ TRUSTED: dict[str, frozenset[str]] = {
             "forms.prepare Decoder",  # of types, not of input
             "log._NUMBER compile",
             "webhooks._ID compile",
-            "webhooks._URL compile",
-            "webhooks.WebhookUrl.parse urlsplit",
         }
     ),
 }

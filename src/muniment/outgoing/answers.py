@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # After the head of an answer to `deliver`, its content counts as far as it comes within this time.
 _CONTENT_SECONDS_MAX: Final = 2.0
+_SUCCESSFUL: Final = range(200, 300)  # RFC 9110 section 15.3
 
 
 class Unreachable(Exception):
@@ -52,18 +53,18 @@ async def answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:
     return Answer(response.status, await _read(response, bytes_max))
 
 
-async def receipt(response: httpcore2.Response, *, bytes_max: int) -> Receipt:
-    """The status counts, even if the content never ends."""
+async def receipt(response: httpcore2.Response, *, bytes_max: int, awaited: bytes) -> Receipt:
+    """The status counts, even if the content never ends; with `awaited`, a success counts once it has these bytes."""
     import httpcore2  # noqa: PLC0415 - loaded by the request that is answered
 
     retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), None)
     received = bytearray()
     with suppress(TimeoutError, httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):
-        async with asyncio.timeout(_CONTENT_SECONDS_MAX):
+        async with asyncio.timeout(None if awaited and response.status in _SUCCESSFUL else _CONTENT_SECONDS_MAX):
             async for chunk in response.aiter_stream():
                 _stream_of(response).note_content(len(chunk))
                 received += chunk[: bytes_max - len(received)]
-                if len(received) >= bytes_max:
+                if len(received) >= bytes_max or (awaited and awaited in received):
                     break
     return Receipt(response.status, None if retry_after is None else retry_after.decode("latin-1"), bytes(received))
 

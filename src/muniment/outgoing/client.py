@@ -138,13 +138,17 @@ class Outgoing:
         """
         return await self._request("POST", url, fields, body, seconds_max, partial(answer, bytes_max=bytes_max))
 
-    async def deliver(self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int) -> Receipt:
+    async def deliver(
+        self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int, awaited: bytes = b""
+    ) -> Receipt:
         """The answer of any status to a POST with these header fields. Content beyond `bytes_max` is left unread.
 
-        Raises `Unreachable` when the head of the answer does not come within `seconds_max`.
+        Raises `Unreachable` when the head of the answer does not come within `seconds_max`, or of a successful one
+        neither the end nor the bytes `awaited`.
         """
         given = [*fields, ("content-length", str(len(body)))]
-        return await self._request("POST", url, given, body, seconds_max, partial(receipt, bytes_max=bytes_max))
+        read = partial(receipt, bytes_max=bytes_max, awaited=awaited)
+        return await self._request("POST", url, given, body, seconds_max, read)
 
     async def _request(
         self,

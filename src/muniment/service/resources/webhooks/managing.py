@@ -264,7 +264,7 @@ async def _send_challenge(context: Context, hook: Hook) -> Sent:
         "time": iso_time(context.clock.now_ms()),
         "data": {"challenge": challenge},
     }
-    sent = await send(context, hook, signers, message_id, encode(event))
+    sent = await send(context, hook, signers, message_id, encode(event), awaited=challenge.encode())
     if sent.is_delivered and challenge.encode() not in sent.content:
         return sent._replace(outcome=UNANSWERED)
     return sent

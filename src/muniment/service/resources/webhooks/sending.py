@@ -147,6 +147,7 @@ _SUCCESSFUL: Final = range(200, 300)
 # Ports below it belong to mail servers and the like, which could take a request for a command.
 _FREE_PORTS: Final = 1_024
 _DATE_LENGTH_MAX: Final = 64
+_DEVELOPMENT: Final = ", unless the operator of this registry sets allow_private_networks, for development"
 _USER_AGENT: Final = "Muniment-Webhooks"
 # Two for each of the thousand hooks of a registry; an entry takes under a kilobyte.
 _KEYS_KEPT: Final = 2_048
@@ -250,7 +251,7 @@ def check_url(url: str, *, allow_private: bool) -> None:
     parts = urlsplit(url)
     port = parts.port or _HTTPS_PORT
     if parts.scheme != "https":
-        raise InvalidBody("the URL must be https", pointer="/url")
+        raise InvalidBody(f"the URL must be https{_DEVELOPMENT}", pointer="/url")
     if port != _HTTPS_PORT and port < _FREE_PORTS:
         raise InvalidBody(f"the port must be {_HTTPS_PORT}, or at least {_FREE_PORTS}", pointer="/url")
     try:
@@ -258,13 +259,17 @@ def check_url(url: str, *, allow_private: bool) -> None:
     except ValueError:
         return  # a name
     if not is_public(address):
-        raise InvalidBody("the address must not be private, loopback or link-local", pointer="/url")
+        raise InvalidBody(f"the address must not be private, loopback or link-local{_DEVELOPMENT}", pointer="/url")
 
 
 async def send(
-    context: Context, hook: Hook, signers: Signers, message_id: str, body: bytes, media_type: str = SINGLE
-) -> Sent:
-    """POST `body`, signed, to the receiver of `hook`, within `SECONDS_MAX`. Never raises."""
+    context: Context, hook: Hook, signers: Signers, message_id: str, body: bytes, media_type: str = SINGLE,
+    *, awaited: bytes = b"",
+) -> Sent:  # fmt: skip
+    """POST `body`, signed, to the receiver of `hook`, within `SECONDS_MAX`. Never raises.
+
+    `awaited` is what the answer has to have in its content.
+    """
     began_ms = context.clock.monotonic_ms()
 
     def took_ms() -> int:
@@ -275,7 +280,7 @@ async def send(
     try:
         check_url(hook.url, allow_private=context.settings.allow_private_networks)
         receipt = await context.outgoing_webhooks.deliver(
-            hook.url, fields, body, seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX
+            hook.url, fields, body, seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX, awaited=awaited
         )
     except InvalidBody:  # the operator changed the setting since
         return Sent(None, "forbidden-address", took_ms())

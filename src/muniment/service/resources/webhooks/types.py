@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -26,8 +26,14 @@ DELIVERED: Final = "delivered"
 # The reason of a suspended hook.
 RETIRED: Final = "the secret of its key was retired; rotate gives it a new one"
 _ID: Final = re.compile(r"mnh_[0-9a-f]{32}")
-# RFC 3986 without the characters that only credentials and fragments need. Other letters must be escaped.
-_URL: Final = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]+(?:/[!$&-;=?A-Z_a-z~%]*)?")
+# RFC 3986 without credentials and a fragment. A host is an address, or a name as a resolver takes it, which may have an
+# underscore, as those of containers do.
+_LABEL: Final = "[A-Za-z0-9_-]{1,63}"
+_URL: Final = re.compile(
+    rf"[Hh][Tt][Tt][Pp][Ss]?://(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?(?:[/?][!$&-;=?@A-Z_a-z~%]*)?"
+)
+_ODD_IN_HOST: Final = re.compile(r"[^A-Za-z0-9_.:\[\]-]")
+_ODD: Final = re.compile("[^!$&-;=?@A-Z_a-z~%]")
 _ADDRESS_EXAMPLE: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 _POSITION_EXAMPLE: Final = "ZS0wYmFkY2FmZS0xMDA"
 
@@ -77,7 +83,7 @@ class WebhookUrl(ProvedText):
         "format": "uri",
         "pattern": f"^{_URL.pattern}$",
         "maxLength": URL_LENGTH_MAX,
-        "description": "https, port 443 or at least 1024, without credentials or fragment",
+        "description": "https, port 443 or at least 1024, without credentials or fragment, in ASCII",
         "examples": ["https://hooks.example.org/muniment"],
     }
     refuses = InvalidBody
@@ -87,14 +93,32 @@ class WebhookUrl(ProvedText):
         """Raises `InvalidBody` for a text that is not the URL of a server, or has credentials or a fragment."""
         if len(text) > URL_LENGTH_MAX:
             raise InvalidBody(f"a URL has at most {URL_LENGTH_MAX} characters")
-        try:
-            parts = urlsplit(text)
-            is_good = _URL.fullmatch(text) is not None and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # an invalid port or IPv6 address
-            is_good = False
-        if not is_good:
-            raise InvalidBody("the URL must be https://host/path, without credentials or fragment")
+        if fault := _fault_of(text):
+            raise InvalidBody(f"the URL must be https://host/path, and this one {fault}")
         return cls(text)
+
+
+def _fault_of(text: str) -> str:
+    """Why it is not the URL of a receiver, and what to do; empty if it is one."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme.lower() not in {"http", "https"}:
+        return "does not begin with https://"
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if not authority:
+        return "has no host"
+    if "@" in authority:
+        return "has a user name or a password: put a token into its path or query"
+    if odd := _ODD_IN_HOST.search(authority):
+        return f"has {odd[0]!a} in its host: write a name in its ASCII form (xn--…)"
+    if "#" in rest:
+        return "has a fragment (#…), which is never sent: leave it out, or write # as %23"
+    if odd := _ODD.search(rest, len(authority)):
+        return f"has {odd[0]!a}: write it as {quote(odd[0])}"
+    try:
+        is_good = _URL.fullmatch(text) is not None and urlsplit(text).port != 0
+    except ValueError:
+        is_good = False
+    return "" if is_good else "has a malformed host or port"
 
 
 class WebhookFilters(Filters, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
