@@ -68,7 +68,7 @@ async def _listen(
     last = min(first + ports, 2**16) - 1
     for port in range(first, last + 1):
         try:
-            return await asyncio.start_server(answer, host, port, limit=_HEAD_BYTES_MAX)
+            return await asyncio.start_server(answer, None if host == "::" else host, port, limit=_HEAD_BYTES_MAX)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

@@ -82,6 +82,17 @@ def test_a_file_that_is_not_a_database_is_reported_in_one_line(tmp_path: Path) -
     assert_told_in_one_line(muniment("serve", "--data-dir", tmp_path), "file is not a database")
 
 
+@pytest.mark.allow_hosts(["127.0.0.1", "::", "::1"])
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_every_address_is_one_of_ipv4_too(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", host="::") as service:
+        port = service.url.rpartition(":")[2]
+        assert service.said.startswith(f"Muniment listens on http://[::]:{port} and http://0.0.0.0:{port} (data in ")
+        for host in ("127.0.0.1", "[::1]"):
+            assert ok(httpx2.get(f"http://{host}:{port}/functions")).json() == []
+            ok(httpx2.get(f"http://{host}:{port}/metrics"))  # for the machine itself
+
+
 @pytest.mark.parametrize("listens", [True, False], ids=["served", "only taken"])
 def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, *, listens: bool) -> None:
     with socket.socket() as taken:

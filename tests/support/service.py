@@ -38,6 +38,7 @@ class Service:
         data_dir: Path,
         *,
         port: int | None = None,
+        host: str = "127.0.0.1",
         program: Sequence[str] = ("-m", "muniment"),
         environment: dict[str, str] | None = None,
         python: Path = Path(sys.executable),
@@ -46,7 +47,7 @@ class Service:
         self.data_dir = data_dir
         self._program = [str(python), *program]
         self._port = port
-        self._words = ["serve", "--host", "127.0.0.1", "--data-dir", str(data_dir)]
+        self._words = ["serve", "--host", host, "--data-dir", str(data_dir)]
         # Its settings.
         self.environment = {
             "MUNIMENT_LOG_LEVEL": "warning",
@@ -60,7 +61,7 @@ class Service:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
         self._all_variables = inherited | self.environment
         self.process: subprocess.Popen[str] | warm.WarmProcess | None = None
-        self.url = ""
+        self.url = self.said = ""
 
     def start(self) -> Self:
         self.launch()
@@ -90,9 +91,9 @@ class Service:
     def _read_url(self) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        assert "listens on " in said, f"the service did not start: {said!r}"
-        self.url = said.partition("listens on ")[2].split()[0]
+        self.said = self.process.stdout.readline()
+        assert "listens on " in self.said, f"the service did not start: {self.said!r}"
+        self.url = self.said.partition("listens on ")[2].split()[0]
 
     def wait_until_ready(self) -> None:
         """Wait until it is ready."""

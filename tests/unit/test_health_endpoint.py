@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
@@ -38,6 +39,15 @@ async def test_a_program_is_ready_or_says_why_not_and_is_alive_meanwhile() -> No
         assert (status, content) == (b"HTTP/1.1 503 Service Unavailable", b"the clocks differ\n")
         assert await answer(url, b"HEAD /readyz HTTP/1.1\r\n\r\n") == (status, b"")
         assert await answer(url, b"GET /healthz HTTP/1.1\r\n\r\n") == (b"HTTP/1.1 200 OK", b"ok\n")
+
+
+@pytest.mark.allow_hosts(["127.0.0.1", "::", "::1"])
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_every_address_is_one_of_ipv4_too() -> None:
+    port = free_port()
+    async with health_endpoint(("::", port), trouble=str, metrics=lambda: b""):
+        for host in ("127.0.0.1", "[::1]"):
+            assert (await answer(f"http://{host}:{port}", b"GET /readyz HTTP/1.1\r\n\r\n"))[1] == b"ok\n"
 
 
 async def test_of_ports_that_are_taken_the_next_one_is_used_and_of_no_other_address() -> None:

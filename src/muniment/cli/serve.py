@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @settings_options
-@click.option("--host", help="Address to listen on; default 127.0.0.1.")
+@click.option("--host", help="Address to listen on, such as 0.0.0.0 or ::; default 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0: any free port; default 8787.")
 @removed_option("--workers", REMOVED["workers"])
 @chains_option
@@ -44,7 +45,7 @@ def serve(config: Path | None, **flags: object) -> None:
         def begin() -> ServedApplication:
             with output.errors_on_one_line():
                 served = _application(settings)
-            _announce(settings, listener.getsockname()[1])
+            _announce(settings, listener)
             return served
 
         serve_on(listener, begin, stop_seconds_max=settings.shutdown_timeout_s)
@@ -70,10 +71,14 @@ def _application(settings: Settings) -> ServedApplication:
     return served
 
 
-def _announce(settings: Settings, port: int) -> None:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+def _announce(settings: Settings, listener: socket.socket) -> None:
+    address, port = listener.getsockname()[:2]
+    host = settings.host or address
+    places = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if address == "::" and not listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
+        places += f" and http://0.0.0.0:{port}"
     pages = "console at /console, reference at /docs" if settings.console else "reference at /docs"
-    output.print_text(f"Muniment listens on http://{host}:{port} (data in {settings.data_dir}); {pages}")
+    output.print_text(f"Muniment listens on {places} (data in {settings.data_dir}); {pages}")
     if settings.listens_beyond_this_machine and settings.protocol_name == Settings().protocol_name:
         output.print_note(
             f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which is the "

@@ -130,7 +130,7 @@ class Settings:
         "true: serve applies missing migrations; false: only `muniment migrate` does; "
         "auto: true on SQLite, false on PostgreSQL",
     )
-    host: str = _setting("127.0.0.1", "Address to listen on")
+    host: str = _setting("127.0.0.1", "Address or name to listen on; :: is every address, of IPv4 too")
     port: int = _setting(8787, "Port to listen on; 0: any free port", at_least=0, at_most=65_535)
     trusted_proxies: str = _setting(
         "", "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: no address in `X-Forwarded-For` counts"

@@ -199,11 +199,14 @@ def connections_by_descriptors() -> int:
 def listen(host: str, port: int) -> socket.socket:
     """The listening socket. Clients that connect before the service is ready wait.
 
-    Raises `OSError` with the reason.
+    A name with addresses of both families listens on its first one of IPv4. `::` takes IPv4 as well, where the system
+    has such sockets (RFC 3493 section 5.3). Raises `OSError` with the reason.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        is_dual = address[0] == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
         hint = "; give another one with --port" if error.errno == errno.EADDRINUSE else ""
         raise OSError(f"cannot listen on {host} port {port}: {_reason(error)}{hint}") from error
