@@ -183,7 +183,10 @@ REFUSED = [
     ("/console/runs/0x12", 400, "invalid-hex"), (f"/console/runs/0x{'11' * 32}", 404, "execution-not-found"),
     ("/console/addresses/0x1", 400, "invalid-address"),
     ("/console/functions/Qm", 400, "invalid-cid"), ("/console/triggers?cursor=x", 400, "invalid-parameter"),
-    ("/console/assets/x/frame.js", 404, "unknown-path"),
+    ("/console/assets/x/frame.js", 404, "unknown-path"), ("/console/functions/new", 404, "unknown-path"),
+    ("/console/runs/new", 404, "unknown-path"), ("/console/intents/latest", 404, "unknown-path"),
+    ("/console/addresses/me", 404, "unknown-path"), ("/console/triggers/not-yet", 404, "unknown-path"),
+    ("/console/new", 404, "unknown-path"), ("/console/functions/new/", 404, "unknown-path"),
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import cache, wraps
 from importlib.metadata import version
 from importlib.resources import files
@@ -16,7 +17,7 @@ from muniment.protocol.errors import InvalidParameter, UnknownPath
 from muniment.protocol.wire import ProvedText
 from muniment.service.http.assets import Assets
 from muniment.service.http.html.frame import Page, framed, root_from, style_sheet
-from muniment.service.http.operation import Operation, operation
+from muniment.service.http.operation import Operation, Source, operation
 from muniment.service.http.reference_pages import STYLE as REFERENCE_STYLE, reference_style
 from muniment.service.http.reply import Ready
 from muniment.service.http.request import Request, media_ranges, named_quality
@@ -38,6 +39,8 @@ _HASH_LENGTH: Final = 12
 _STYLES: Final = "style.css"
 # A type comment within a line, such as `/** @type {string} */`.
 _CAST: Final = re.compile(r"/\*\* @(?:(?!\*/).)*\*/ ?")
+# A word, such as the name of a page. No identifier is one: they have digits, or are longer.
+_WORD: Final = re.compile("[a-z][a-z-]{0,30}")
 # The beginning of vendored files, whose licence comments are kept.
 _VENDORED: Final = b"// @"
 
@@ -185,6 +188,21 @@ def page(path: str) -> Callable[[Handler], Operation]:
             shown = await handler(**values)
             return framed(shown, root_from(values["request"].path), assets(), shown.status)
 
-        return operation("GET", path, cost=COST, sheds=Shed.PAGE)(answer)
+        declared = operation("GET", path, cost=COST, sheds=Shed.PAGE)(answer)
+        return replace(declared, sources=tuple(
+            (name, _of_page(name, source) if f"{{{name}}}" in path else source, is_awaited)
+            for name, source, is_awaited in declared.sources
+        ))  # fmt: skip
 
     return declare
+
+
+def _of_page(name: str, source: Source) -> Source:
+    """`source`, which refuses a word in the place of an identifier as the name of a page that there is not."""
+
+    def read(request: Request) -> Any:
+        if _WORD.fullmatch(request.parameters[name]):
+            raise UnknownPath(f"the console has no page {request.path.removeprefix('/console/')}")
+        return source(request)
+
+    return read
