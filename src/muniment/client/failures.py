@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ class Unreachable(Exception):
         """Say why; the text has no credential."""
         super().__init__(detail)
         self.sent = sent
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep `sent` in a pickle and a copy: for them `Exception` keeps positional arguments alone."""
+        return partial(type(self), sent=self.sent), self.args, vars(self)
 
 
 class NotARegistry(Exception):

@@ -63,7 +63,7 @@ class AnswerFailed(Exception):
     """What answers questions raised `error`."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__()
+        super().__init__(error)
         self.error = error
 
 

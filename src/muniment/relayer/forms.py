@@ -99,7 +99,7 @@ def formed(
         try:
             intent = _intent(sent, sig, min_validations, generations)
         except Refused as refused:
-            return _stopped(run, refused.reason, f"intent {place}: {refused}"), []
+            return _stopped(run, refused.reason, f"intent {place}: {refused.text}"), []
         computed = intent_hash(intent)
         made.setdefault(computed, Made(computed, intent))
     return run, list(made.values())

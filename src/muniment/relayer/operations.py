@@ -41,8 +41,9 @@ class Refused(Exception):
     """An intent that no settlement contract takes: its run is stopped for `reason`, and the text says more."""
 
     def __init__(self, reason: StopReason, text: str) -> None:
-        super().__init__(text)
+        super().__init__(reason, text)
         self.reason: StopReason = reason
+        self.text = text
 
 
 class _TokenIn(Struct, frozen=True):

@@ -42,7 +42,7 @@ class Incomplete(Exception):
     """A run that cannot be made now, and is tried again: `code` is one of the reasons of `incomplete`."""
 
     def __init__(self, code: Literal["no-block", "no-answer", "nodes-differ"], text: str) -> None:
-        super().__init__(text)
+        super().__init__(code, text)
         self.code: Final = code
         self.text = text
 

@@ -92,7 +92,7 @@ class RowRefused(Exception):
     """A row that TO refuses: its index in the batch (None if unknown), and the reason."""
 
     def __init__(self, index: int | None, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(index, reason)
         self.index = index
         self.reason = reason
 

@@ -35,10 +35,13 @@ class Forked(Exception):
 
     def __init__(self, one: Signed, other: Signed) -> None:
         """Hold both checkpoints."""
-        sizes = f"{one.checkpoint.size} and {other.checkpoint.size}"
-        super().__init__(f"the log {one.checkpoint.origin} has signed two histories, of {sizes} entries")
+        super().__init__(one, other)
         self.one = one
         self.other = other
+
+    def __str__(self) -> str:
+        one, other = self.one.checkpoint, self.other.checkpoint
+        return f"the log {one.origin} has signed two histories, of {one.size} and {other.size} entries"
 
 
 class Late(Exception):
