@@ -11,7 +11,7 @@ import click
 from muniment.cli.client.runs import TYPES, read_and_logged
 from muniment.cli.client.service import failures, opened, place_of, service_options
 from muniment.cli.client.short_ids import whole_trigger
-from muniment.cli.client.triggers import read_inputs
+from muniment.cli.client.triggers import texts_of, typed_inputs
 from muniment.cli.options import chains_option
 from muniment.cli.output import print_note, shape_options, show_one
 from muniment.cli.sandbox import chains_and_nodes, opened_sandbox
@@ -130,7 +130,7 @@ def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: M
     if trigger is not None:
         consent = Consent.of(trigger)
     else:
-        consent = made_up(_user(flags), cid, read_inputs(flags["inputs"]), inputs)
+        consent = made_up(_user(flags), cid, typed_inputs(texts_of(flags["inputs"]), inputs), inputs)
     return Wish(
         consent=consent, trigger=trigger,
         block=None if flags["at"] is None else _block_asked(flags["at"]),

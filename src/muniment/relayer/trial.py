@@ -163,8 +163,8 @@ def made_up(user: Address, cid: str, input: Mapping[str, Any], inputs: Mapping[s
     try:
         trigger_hash(types_for(inputs, CRON), values, inputs)
     except Invalid as refusal:
-        place = next((fault.pointer for fault in refusal.faults if fault.pointer), "/input")
-        raise ValueError(f"{place.rpartition('/')[2]}: {refusal.detail}") from refusal
+        place = next((fault.pointer for fault in refusal.faults if fault.pointer), "input")
+        raise ValueError(f"{place.removeprefix('/values/input/')}: {refusal.detail}") from refusal
     return Consent(user, input, 1)
 
 

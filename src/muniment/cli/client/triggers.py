@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _SAFE_INTEGER_MAX: Final = 2**53 - 1
+_INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,15}")
 
 
 def draft_options(command: Command) -> Command:
@@ -62,7 +63,10 @@ def draft_options(command: Command) -> Command:
 
 
 def read_trigger(flags: Mapping[str, Any]) -> TriggerDraft | SignedTrigger:
-    """The draft of the options, or the draft or signed trigger in FILE. Raises `ValueError`, `Refusal`, `OSError`."""
+    """The draft of the options, with its inputs as texts, or the draft or signed trigger in FILE.
+
+    Raises `ValueError`, `Refusal`, `OSError`.
+    """
     from muniment.client import SignedTrigger, TriggerDraft
     from muniment.protocol.forms import decode_record
     from muniment.protocol.json_text import parse_json
@@ -86,6 +90,15 @@ def read_draft(flags: Mapping[str, Any]) -> TriggerDraft:
     return found
 
 
+def _with_values(registry: Registry, draft: TriggerDraft, flags: Mapping[str, Any]) -> TriggerDraft:
+    """A draft of options with the values of its inputs; one of a FILE has them."""
+    from msgspec.structs import replace
+
+    if flags["file"] is not None:
+        return draft
+    return replace(draft, input=typed_inputs(draft.input, registry.functions.manifest(draft.function_cid).inputs))
+
+
 def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
     from muniment.client import TriggerDraft
     from muniment.protocol.errors import InvalidAmount
@@ -101,31 +114,45 @@ def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
             f"--fee-limit {flags['fee_limit']}: {refusal.detail}. It is in US dollars × 10^18; {half} is half a dollar"
         ) from refusal
     return TriggerDraft.of(
-        flags["cid"], config=config_of(flags), input=read_inputs(flags["inputs"]), version=flags["version"],
+        flags["cid"], config=config_of(flags), input=texts_of(flags["inputs"]), version=flags["version"],
         execution_fee_limit=fee_limit, min_validations=flags["validations"],
         description=flags["description"] or "Signed on the command line",
     )  # fmt: skip
 
 
-def read_inputs(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """The inputs of `--input NAME=VALUE`. Raises `ValueError`."""
-    found: dict[str, Any] = {}
+def texts_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The texts of `--input NAME=VALUE`, by name. Raises `ValueError`."""
+    texts: dict[str, str] = {}
     for pair in pairs:
         name, is_given, text = pair.partition("=")
-        if not is_given or name in found:
+        if not is_given or name in texts:
             raise ValueError(f"--input {pair}: give NAME=VALUE, each name once")
-        found[name] = _value(text)
-    return found
+        texts[name] = text
+    return texts
 
 
-def _value(text: str) -> Any:
-    """A JSON value, or the text itself. Integers beyond 2^53-1 are texts, as the interface has them."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    is_large = isinstance(value, int) and abs(value) > _SAFE_INTEGER_MAX
-    return text if is_large or isinstance(value, float) else cast("Any", value)
+def typed_inputs(texts: Mapping[str, str], types: Mapping[str, str]) -> dict[str, Any]:
+    """The values of inputs, by the types that a manifest has for them.
+
+    A text that is no value of its type is kept: the draft's check names it. Raises `ValueError` for a Token or a
+    TokenAmount that is not JSON.
+    """
+    return {name: _value(name, text, types.get(name, "string")) for name, text in texts.items()}
+
+
+def _value(name: str, text: str, word: str) -> Any:
+    from muniment.protocol.json_text import parse_json
+
+    if word in {"Token", "TokenAmount"}:
+        try:
+            return parse_json(text.encode())
+        except ValueError as error:
+            raise ValueError(f"--input {name}: a {word} is given as a JSON object: {error}") from error
+    if word == "bool":
+        return {"true": True, "false": False}.get(text, text)
+    # Larger integers are texts, as the interface has them.
+    is_number = word.startswith(("int", "uint")) and _INTEGER.fullmatch(text) and abs(int(text)) <= _SAFE_INTEGER_MAX
+    return int(text) if is_number else text
 
 
 def _read(place: str) -> bytes:
@@ -150,7 +177,7 @@ def preview(*, as_json: bool | None, **flags: Any) -> None:
     The words are made here, from the proved manifest.
     """
     with opened(flags) as registry:
-        found = registry.triggers.preview(read_draft(flags))
+        found = registry.triggers.preview(_with_values(registry, read_draft(flags), flags))
     show_one(found, _spoken(found, event_hash(flags)), as_json=as_json)
 
 
@@ -163,6 +190,7 @@ def sign(*, yes: bool, **flags: Any) -> None:
     with failures():
         draft = read_draft(flags)
     with opened(flags, needs="signature") as registry:
+        draft = _with_values(registry, draft, flags)
         _ask(registry, draft, event_hash(flags), yes=yes)
         signed = registry.triggers.sign(draft)
     print_json(signed)
@@ -181,6 +209,7 @@ def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
         given = read_trigger(flags)
     with opened(flags, needs="signature" if isinstance(given, TriggerDraft) else "") as registry:
         if isinstance(given, TriggerDraft):
+            given = _with_values(registry, given, flags)
             _ask(registry, given, event_hash(flags), yes=yes)
         trigger = registry.triggers.create(given)
     show_one(trigger, _members(trigger), as_json=as_json)
