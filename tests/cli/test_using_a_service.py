@@ -20,7 +20,7 @@ import warm
 from builders import Wallet
 from muniment.cli.client.when import end_ms
 from muniment.cli.main import main
-from muniment.client import Registry
+from muniment.client import Registry, TriggerDraft
 from service import Service
 from using import SAMPLE, SAMPLE_INPUT, Person, draft, intent, operator_key, proposal
 
@@ -96,6 +96,30 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     assert "deactivated (as the service says)" in shown
     assert f"deactivation  {kept['signature']} (as the service says)" in shown
     assert "every 6 hours" in shown
+
+
+def test_a_run_costs_at_most_a_dollar_unless_another_limit_is_given(person: Person, tmp_path: Path) -> None:
+    cid, path = person.deployed(tmp_path / "build"), tmp_path / "draft.json"
+    cron = {"type": 0, "schedule": "* * * * *", "delta": "1m", "endDate": 0}
+    members = {"functionCid": cid, "version": "4.0.0", "config": cron, "input": SAMPLE_INPUT, "description": "a file"}
+    path.write_text(json.dumps(members))
+    dollar, of_one = str(10**18), "with a fee of at most 1 US dollar (1000000000000000000)"
+    for options, limit, said in (
+        (draft(cid, "4.0.1"), dollar, of_one),
+        ([path], dollar, of_one),
+        ([*draft(cid, "4.0.2"), "--fee-limit", "none"], "0", "without a limit on the fee of a run"),
+        ([*draft(cid, "4.0.3"), "--fee-limit", "0"], "0", "without a limit on the fee of a run"),
+        ([*draft(cid, "4.0.4"), "--fee-limit", "500000000000000000"], dollar.replace("1", "5")[:-1], "0.5 US dollars"),
+    ):
+        assert said in person.done("triggers", "preview", *options)
+        for command in ("sign", "create"):
+            done = person.run("triggers", command, *options)
+            assert said in " ".join(done.stderr.split())
+            values = json.loads(done.stdout)
+            assert values.get("typedData", {}).get("values", values)["executionFeeLimit"] == limit
+    with Registry(person.service.url) as registry:
+        by_client = TriggerDraft.of(cid, config=cron, input=SAMPLE_INPUT)
+        assert of_one in " ".join(registry.triggers.preview(by_client).summary)
 
 
 def test_a_trigger_for_one_run_begins_at_once(person: Person, tmp_path: Path) -> None:

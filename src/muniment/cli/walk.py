@@ -80,7 +80,7 @@ def _walk(registry: Registry, address: Address) -> str:
     _step("API key", f"{registry.account.api_key()[:16]}…, for deploying")
     function = registry.functions.deploy(sample())
     _step("deploy", f"{function.name} {function.version} is {function.cid}, computed here too")
-    draft = _draft(function.cid, "Every six hours, from the walk-through", "0 */6 * * *", days=30, fee_limit=5 * 10**15)
+    draft = _draft(function.cid, "Every six hours, from the walk-through", "0 */6 * * *", days=30)
     preview = registry.triggers.preview(draft)
     _step("preview", f"every six hours, for thirty days; next run {preview.next_runs[0]}")
     signed = registry.triggers.sign(draft)
@@ -93,10 +93,9 @@ def _walk(registry: Registry, address: Address) -> str:
     return function.cid
 
 
-def _draft(cid: str, description: str, schedule: str, *, days: int, fee_limit: int = 0) -> TriggerDraft:
+def _draft(cid: str, description: str, schedule: str, *, days: int) -> TriggerDraft:
     config = {"type": 0, "schedule": schedule, "delta": "10m", "endDate": _now_ms() + days * _DAY_MS}
-    limit = str(fee_limit)
-    return TriggerDraft.of(cid, description=description, input=_INPUT, config=config, execution_fee_limit=limit)
+    return TriggerDraft.of(cid, description=description, input=_INPUT, config=config)
 
 
 def _list(registry: Registry, address: Address, expected: str) -> None:

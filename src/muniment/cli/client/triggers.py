@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _FILE_BYTES_MAX: Final = 1024 * 1024
+# Options of a draft, by their parameters, besides those that say when it runs.
+_OTHERS: Final = {"cid": "--function", "inputs": "--input", "fee_limit": "--fee-limit", "description": "--description"}
 _SAFE_INTEGER_MAX: Final = 2**53 - 1
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,15}")
 
@@ -49,8 +51,7 @@ def draft_options(command: Command) -> Command:
         click.option("--validations", type=int, default=1, show_default=True, help="Validations that a run needs."),
         click.option(
             "--fee-limit",
-            default="0",
-            help="Highest fee of a run, in US dollars × 10^18: 1000000000000000000 is one dollar; 0: no limit.",
+            help="Highest fee of a run, in US dollars × 10^18, or none; default: 1000000000000000000, one dollar.",
         ),
         click.option("--version", default="1.0.0", show_default=True, help="Version of the trigger."),
         when_options,
@@ -73,7 +74,7 @@ def read_trigger(flags: Mapping[str, Any]) -> TriggerDraft | SignedTrigger:
 
     if flags["file"] is None:
         return _draft(flags)
-    if given := [*(["--function"] if flags["cid"] else []), *given_options(flags)]:
+    if given := [option for name, option in _OTHERS.items() if flags[name]] + given_options(flags):
         raise ValueError(f"give a FILE or {', '.join(given)}, not both: the file has all of the draft")
     content: Any = parse_json(_read(flags["file"]))
     is_signed = isinstance(content, dict) and "sig" in cast("dict[str, Any]", content)
@@ -101,17 +102,19 @@ def _with_values(registry: Registry, draft: TriggerDraft, flags: Mapping[str, An
 
 def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
     from muniment.client import TriggerDraft
+    from muniment.client.flows.triggers import FEE_LIMIT
     from muniment.protocol.errors import InvalidAmount
     from muniment.protocol.wire import Amount
 
     if flags["cid"] is None:
         raise ValueError("name the function with --function CID, or give a FILE with a draft")
+    given = FEE_LIMIT if flags["fee_limit"] is None else flags["fee_limit"]
     try:
-        fee_limit = Amount.parse(flags["fee_limit"])
+        fee_limit = Amount.parse("0" if given == "none" else given)
     except InvalidAmount as refusal:
         half = 10**18 // 2
         raise ValueError(
-            f"--fee-limit {flags['fee_limit']}: {refusal.detail}. It is in US dollars × 10^18; {half} is half a dollar"
+            f"--fee-limit {given}: {refusal.detail}. It is none, or in US dollars × 10^18; {half} is half a dollar"
         ) from refusal
     return TriggerDraft.of(
         flags["cid"], config=config_of(flags), input=texts_of(flags["inputs"]), version=flags["version"],

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, field
 from msgspec.structs import replace
 
 from muniment.client import proof
@@ -48,7 +48,7 @@ from muniment.protocol.triggers.types import (
     TypedData,
     Values,
 )
-from muniment.protocol.wire import encode
+from muniment.protocol.wire import Amount, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,12 +58,15 @@ if TYPE_CHECKING:
 
 # A trigger with its signature: the body of POST /triggers. It may be made on one machine and posted from another.
 SignedTrigger = NewTrigger
+# One US dollar: without a limit a relayer may set any price. "0" is no limit.
+FEE_LIMIT: Final = str(10**18)
 
 
 class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
-    """A trigger to be signed; the description is not signed."""
+    """A trigger to be signed; the description is not signed. Without a limit given, a run costs at most one dollar."""
 
     description: Description
+    execution_fee_limit: Amount = field(default_factory=lambda: Amount(FEE_LIMIT))
 
     @classmethod
     def of(
@@ -73,11 +76,14 @@ class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
         config: Mapping[str, Any],
         input: Mapping[str, Any] | None = None,
         version: str = "1.0.0",
-        execution_fee_limit: str = "0",
+        execution_fee_limit: str = FEE_LIMIT,
         min_validations: int = 1,
         description: str = "Signed with the Python client",
     ) -> TriggerDraft:
-        """A draft from plain values, each checked. Raises the `Invalid` of the member that is wrong."""
+        """A draft from plain values, each checked. Raises the `Invalid` of the member that is wrong.
+
+        `execution_fee_limit` is in US dollars × 10^18; "0" is no limit.
+        """
         members = {
             "functionCid": function_cid, "config": {**config}, "input": {**(input or {})}, "version": version,
             "executionFeeLimit": execution_fee_limit, "minValidations": min_validations, "description": description,
