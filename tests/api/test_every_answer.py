@@ -118,7 +118,7 @@ async def test_a_browser_of_any_origin_may_ask(client: httpx2.AsyncClient, subte
 
 EXPOSED = {
     "x-request-id", "link", "etag", "retry-after", "ratelimit", "ratelimit-policy", "x-partial", "x-unpriced",
-    "content-range", "x-ipfs-path", "x-ipfs-roots", "x-caught-up",
+    "content-range", "x-ipfs-path", "x-ipfs-roots", "x-caught-up", "idempotency-status",
 }  # fmt: skip
 
 

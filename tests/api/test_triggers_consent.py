@@ -33,12 +33,28 @@ def respelled(sig: str) -> list[str]:
     return [sig, "0x" + sig[2:].upper(), counted_from_0, "0x" + counted_from_0[2:].upper()]
 
 
+def said(answer: httpx2.Response) -> str:
+    """What an answer says of a consent: that it was `created`, or `repeated`."""
+    return answer.headers["idempotency-status"]
+
+
+async def test_the_same_request_twenty_times_at_once_created_one_record(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    """The clock stands still, so all would make the same record to the letter."""
+    body = TriggerDraft(await deploy(client)).signed()
+    answers = await at_once(context.database, *(client.post("/triggers", json=body) for _ in range(20)))
+    assert len({answer.content for answer in answers}) == 1
+    assert sorted(map(said, answers)) == ["created", *["repeated"] * 19]
+
+
 async def test_twenty_simultaneous_requests_are_one_record(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     bodies = [TriggerDraft(cid, description=f"Number {number}").signed() for number in range(20)]
     answers = await at_once(context.database, *(client.post("/triggers", json=body) for body in bodies))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.content for answer in answers}) == 1
+    assert sorted(map(said, answers)) == ["created", *["repeated"] * 19]
     assert await count(context) == 1
     assert (await client.get("/triggers")).json() == [answers[0].json()]
 
@@ -65,7 +81,8 @@ async def test_the_same_body_later_is_the_first_record(
     async with nothing_stored():
         for sig in respelled(body["sig"]):
             again = await client.post("/triggers", json={**body, "sig": sig, "description": "Another"})
-            assert (again.status_code, again.content) == (200, first.content)
+            assert (again.status_code, again.content, said(again)) == (200, first.content, "repeated")
+    assert said(first) == "created"
 
 
 async def test_another_valid_signature_is_answered_with_the_first_record(
@@ -77,7 +94,7 @@ async def test_another_valid_signature_is_answered_with_the_first_record(
     assert other != body["sig"]
     async with nothing_stored():
         again = await client.post("/triggers", json={**body, "sig": other, "description": "Another"})
-    assert (again.status_code, again.content) == (200, first.content)
+    assert (again.status_code, again.content, said(again)) == (200, first.content, "repeated")
     check_refusal(await client.get(f"/triggers/{other}"), 404, "trigger-not-found")
 
 
@@ -93,7 +110,7 @@ async def test_a_repeated_create_is_answered_also_after_its_end(
     async with nothing_stored():
         for sig in (body["sig"], sign_with_nonce(digest_of(body), Wallet(), 7)):
             again = await client.post("/triggers", json={**body, "sig": sig})
-            assert (again.status_code, again.content) == (200, first.content)
+            assert (again.status_code, again.content, said(again)) == (200, first.content, "repeated")
 
 
 @pytest.mark.parametrize("nonce", [None, 99], ids=["same-signature", "another-signature"])

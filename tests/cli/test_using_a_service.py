@@ -20,7 +20,8 @@ import warm
 from builders import Wallet
 from muniment.cli.client.when import end_ms
 from muniment.cli.main import main
-from muniment.client import Registry, TriggerDraft
+from muniment.client import Registry, SignedTrigger, TriggerDraft
+from muniment.protocol.forms import decode_record
 from service import Service
 from using import SAMPLE, SAMPLE_INPUT, Person, draft, intent, operator_key, proposal
 
@@ -120,6 +121,26 @@ def test_a_run_costs_at_most_a_dollar_unless_another_limit_is_given(person: Pers
     with Registry(person.service.url) as registry:
         by_client = TriggerDraft.of(cid, config=cron, input=SAMPLE_INPUT)
         assert of_one in " ".join(registry.triggers.preview(by_client).summary)
+
+
+def test_a_consent_that_is_registered_already_is_said_to_be(person: Person, tmp_path: Path) -> None:
+    cid, path = person.deployed(tmp_path / "build"), tmp_path / "signed.json"
+    path.write_text(person.done("triggers", "sign", *draft(cid, "8.0.0")))
+    first, second, third = (
+        person.run("triggers", "create", *options)
+        for options in (
+            [*draft(cid, "8.0.0"), "--description", "first"], [*draft(cid, "8.0.0"), "--description", "second"], [path],
+        )
+    )  # fmt: skip
+    assert first.exit_code == second.exit_code == third.exit_code == 0
+    assert first.stdout == second.stdout == third.stdout
+    said = f"already registered on {json.loads(first.stdout)['createdAt']}; use --version for another"
+    assert [said in each.stderr for each in (first, second, third)] == [False, True, True]
+    with Registry(person.service.url) as registry:
+        repeated: list[str] = []
+        signed = decode_record(json.loads(path.read_text()), SignedTrigger)
+        again = registry.triggers.create(signed, on_repeated=lambda trigger: repeated.append(trigger.sig))
+        assert repeated == [again.sig]
 
 
 def test_a_trigger_for_one_run_begins_at_once(person: Person, tmp_path: Path) -> None:

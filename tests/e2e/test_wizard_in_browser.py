@@ -285,6 +285,22 @@ async def test_a_consent_that_has_ended_says_what_to_change(window: Window, regi
     assert ok(httpx2.get(f"{registry.url}/triggers/{ended['sig']}")).json()["description"] == ended["description"]
 
 
+async def test_a_consent_that_is_registered_already_is_said_to_be(window: Window, registry: Registry) -> None:
+    ended = registry.world.triggers[1]
+    given = {name: ended[name] for name in ("functionCid", "input", "config", "executionFeeLimit")}
+    wallet = InjectedWallet(OWNER.key)
+    for said in ("", "Already registered on"):
+        address = wizard_of(registry, **given, version="7.7.7", description="Twice")
+        async with opened(window, address, wallet) as (page, _):
+            await sign(page).click()
+            await choose(page, wallet)
+            if said:
+                await expect(page.locator(".status")).to_contain_text(said)
+                await expect(page.get_by_label("Version of the trigger")).to_have_value("7.7.7")
+            else:
+                await page.wait_for_url("**/console/triggers/0x*")
+
+
 async def test_only_the_owner_is_asked_to_end_a_trigger(window: Window, registry: Registry) -> None:
     sig = registry.world.triggers[-1]["sig"]
     wallet, device = InjectedWallet(OTHER.key), InjectedWallet(OTHER.key)

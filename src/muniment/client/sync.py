@@ -136,9 +136,15 @@ class Triggers(Operations):
         """A draft in plain words, made here. Raises the refusal that its registration would get."""
         return self._driver.run(triggers.preview(self._session, draft))
 
-    def create(self, trigger: TriggerDraft | SignedTrigger) -> Trigger:
-        """Register a trigger; a draft is signed first."""
-        return self._driver.run(triggers.create(self._session, trigger))
+    def create(
+        self, trigger: TriggerDraft | SignedTrigger, *, on_repeated: Callable[[Trigger], None] | None = None
+    ) -> Trigger:
+        """Register a trigger; a draft is signed first.
+
+        For a consent that was registered before, the first record: `on_repeated` is called with it. The service says
+        so, also when the client has sent a request again because its answer was lost.
+        """
+        return self._driver.run(triggers.create(self._session, trigger, on_repeated))
 
     def get(self, sig: str, *, signer: str | None = None) -> Trigger:
         """A trigger. Raises `TriggerNotFound`.

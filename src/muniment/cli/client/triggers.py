@@ -214,7 +214,7 @@ def create(*, yes: bool, as_json: bool | None, **flags: Any) -> None:
         if isinstance(given, TriggerDraft):
             given = _with_values(registry, given, flags)
             _ask(registry, given, event_hash(flags), yes=yes)
-        trigger = registry.triggers.create(given)
+        trigger = registry.triggers.create(given, on_repeated=_note_repetition)
     show_one(trigger, _members(trigger), as_json=as_json)
 
 
@@ -293,6 +293,10 @@ def deactivate(sigs: Sequence[str], *, yes: bool, as_json: bool | None, **flags:
     print_note(f"{len(sigs)} triggers are deactivated" if len(sigs) > 1 else "the trigger is deactivated")
     for each in done:
         show_one(each, {"deactivation": each.signature, "triggers": "\n".join(each.trigger_sigs)}, as_json=as_json)
+
+
+def _note_repetition(trigger: Trigger) -> None:
+    print_note(f"already registered on {trigger.created_at}; use --version for another")
 
 
 def _ask(registry: Registry, draft: TriggerDraft, named: list[str], *, yes: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -119,8 +119,10 @@ def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
     return preview_of(values, domain, time.time_ns() // 1_000_000)
 
 
-def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trigger]:
-    """Register a trigger; a repetition returns the first record.
+def create(
+    session: Session, trigger: TriggerDraft | SignedTrigger, on_repeated: Callable[[Trigger], None] | None = None
+) -> Flow[Trigger]:
+    """Register a trigger; a repetition returns the first record, and calls `on_repeated` with it.
 
     Raises `Forged` if the answer is another trigger.
     """
@@ -131,7 +133,10 @@ def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trig
     check_same(created.signer, signed.signer, "signer")
     if created.sig != signed.sig:
         yield from _check_consent(session, created, signed)
-    return (yield from _proved(session, created))
+    proved = yield from _proved(session, created)
+    if on_repeated is not None and reply.headers.get("idempotency-status") == "repeated":
+        on_repeated(proved)
+    return proved
 
 
 def _check_consent(session: Session, created: Trigger, signed: SignedTrigger) -> Flow[None]:

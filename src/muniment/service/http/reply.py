@@ -20,7 +20,7 @@ WITHOUT_BODY: Final = frozenset({204, 304})
 _NOT_MODIFIED: Final = 304
 _EXPOSED: Final = (
     b"x-request-id, link, etag, retry-after, ratelimit, ratelimit-policy, x-partial, x-unpriced, "
-    b"content-range, x-ipfs-path, x-ipfs-roots, x-caught-up"
+    b"content-range, x-ipfs-path, x-ipfs-roots, x-caught-up, idempotency-status"
 )
 _ALWAYS: Final = (
     (b"access-control-allow-origin", b"*"),

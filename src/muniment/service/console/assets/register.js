@@ -1,6 +1,6 @@
 // Sign what the form of a trigger says, and register it.
 
-import { call, root } from "./api.js";
+import { ask, root } from "./api.js";
 import { messageOf } from "./dom.js";
 import { forget, wordsOf } from "./form.js";
 import { connect, signTypedData } from "./wallet.js";
@@ -32,9 +32,13 @@ export async function signNow(data, description, status) {
  */
 export async function register(description, data, sig, signer) {
   const body = { description, typedData: { types: data.types, values: data.message }, sig, signer };
-  const made = await call("triggers", { method: "POST", body }).catch((error) => {
+  const answer = await ask("triggers", { method: "POST", body }).catch((error) => {
     throw new Error(wordsOf(error));
   });
+  const made = await answer.json();
+  if (answer.headers.get("idempotency-status") === "repeated") {
+    throw new Error(`Already registered on ${made.createdAt} as ${made.sig.slice(0, 10)}…. Another version makes another trigger.`);
+  }
   forget();
   location.assign(new URL(`console/triggers/${made.sig}`, root));
 }

@@ -51,7 +51,7 @@ from muniment.protocol.triggers.types import (
 from muniment.protocol.wire import decode_text, encode, iso_time
 from muniment.service.context import Context
 from muniment.service.http.openapi import LISTED, TAGGED
-from muniment.service.http.operation import operation
+from muniment.service.http.operation import Answer, operation
 from muniment.service.http.paging import answer_page
 from muniment.service.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.service.http.request import Request
@@ -188,11 +188,15 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
         ClockInDoubt,
         errors.DiskAlmostFull,
     ),
+    answers={
+        200: Answer("Done", headers={"idempotency-status": "`created`, or `repeated` for a consent registered before"})
+    },
 )
 async def create_trigger(context: Context, request: Request, body: NewTrigger) -> Ready[Trigger]:
     """Register a signed trigger.
 
-    A repeated consent, also under another valid signature, returns the record first stored. A new one has at most
+    A repeated consent, also under another valid signature, returns the record first stored, with
+    `Idempotency-Status: repeated`. A new one has at most
     128 KiB, unless the operator sets another limit.
     """
     values = body.typed_data.values
@@ -213,24 +217,15 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         known = await store.find_consent(context.database, signer, consent.digest)
         if known is None:
             raise
-        _count(context, "repeated")
-        return Ready(known.encode())
-
-    made: list[str] = []
-
-    def record_at(created_at_ms: int) -> str:
-        made.append(encode(rules.record_of(body, created_at_ms)).decode())
-        return made[-1]
-
+        return _registered(context, store.Kept(known, is_new=False))
     new = store.NewRow(
         body.sig.raw, signer, consent.digest, values.function_cid.digest, context.settings.protocol_name,
-        rules.end_date_ms(values.config), now_ms, record_at,
+        rules.end_date_ms(values.config), now_ms, lambda at_ms: encode(rules.record_of(body, at_ms)).decode(),
     )  # fmt: skip
-    record = await context.database.write(store.insertion(new))
-    if record in made:  # a record that existed is free
+    kept = await context.database.write(store.insertion(new))
+    if kept.is_new:  # a record that existed is free
         owner.owe(NEW_TRIGGER)
-    _count(context, "created" if record in made else "repeated")
-    return Ready(record.encode())
+    return _registered(context, kept)
 
 
 @operation("POST", "/triggers/sign-params", cost=4, sheds=Shed.LATE, refuses=_CONFIG_REFUSALS)
@@ -270,8 +265,10 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     return preview_of(values, domain, context.clock.now_ms(), token_name)
 
 
-def _count(context: Context, outcome: str) -> None:
+def _registered(context: Context, kept: store.Kept) -> Ready[Trigger]:
+    outcome = "created" if kept.is_new else "repeated"
     context.metrics.counter("triggers_total", outcome=outcome).add()
+    return Ready(kept.record.encode(), (JSON, (b"idempotency-status", outcome.encode())))
 
 
 async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, str], Values]:

@@ -81,6 +81,13 @@ class NewRow(msgspec.Struct, frozen=True):
     record: Callable[[int], str]
 
 
+class Kept(NamedTuple):
+    """The record of a consent, and whether this write stored it."""
+
+    record: str
+    is_new: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A trigger as it is stored."""
@@ -114,7 +121,7 @@ def _deactivated() -> TriggerDeactivated:
     return TriggerDeactivated("this consent was deactivated, which is permanent; sign a new one with another version")
 
 
-def insertion(new: NewRow) -> InsertOnce[str]:
+def insertion(new: NewRow) -> InsertOnce[Kept]:
     """The write that stores a trigger unless its consent is stored; its result is the record that was stored first.
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
@@ -123,10 +130,10 @@ def insertion(new: NewRow) -> InsertOnce[str]:
     return InsertOnce(BEFORE, key, "triggers", _COLUMNS, partial(_made, new), partial(insert, new=new))
 
 
-def _made(new: NewRow, before: Row) -> Made[str] | None:
+def _made(new: NewRow, before: Row) -> Made[Kept] | None:
     newest_ms, known = before
     if known is not None:
-        return Made(_active(known), ())
+        return Made(Kept(_active(known), is_new=False), ())
     created_at_ms = usual_time(new.created_at_ms, newest_ms or 0)
     return None if created_at_ms is None else _dated(new, created_at_ms)
 
@@ -138,17 +145,17 @@ def _active(known: str) -> str:
     return known
 
 
-def _dated(new: NewRow, created_at_ms: int) -> Made[str]:
+def _dated(new: NewRow, created_at_ms: int) -> Made[Kept]:
     """The record of a new trigger, and its row."""
     record = new.record(created_at_ms)
     row = (
         new.sig, new.signer, new.digest, new.function_digest, new.protocol,
         new.end_date_ms, created_at_ms, record,
     )  # fmt: skip
-    return Made(record, row)
+    return Made(Kept(record, is_new=True), row)
 
 
-async def insert(transaction: Transaction, new: NewRow) -> str:
+async def insert(transaction: Transaction, new: NewRow) -> Kept:
     """As `insertion`, by itself."""
     (before,) = await transaction.fetch(BEFORE, (new.signer, new.digest))
     if (made := _made(new, before)) is None:
@@ -156,7 +163,7 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
     if not made.values or await transaction.execute(_INSERT, made.values):
         return made.result
     if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
-        return known
+        return Kept(known, is_new=False)
     # The same 65 bytes may be a valid signature over another digest by another address, but they name one record.
     raise SignatureTaken(
         "this signature is registered already, for another signer and other typed data, and it can name one trigger "
