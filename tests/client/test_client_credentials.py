@@ -13,7 +13,7 @@ import pytest
 from muniment.client import AsyncRegistry, Registry, Retry, Unreachable
 from muniment.client.drivers import Blocking
 from muniment.client.steps import Send
-from muniment.client.tls import tls_context
+from muniment.tls import _context, tls_context
 
 # The line break is what a file has at its end.
 ODD = ["a-secret\n", "a-\x00secret", "a-sécret", "a-secret\r\nx-other: 1", "a-secret "]
@@ -26,8 +26,10 @@ def test_clients_of_one_process_read_the_certificates_of_the_machine_once(monkey
         made.append(ssl.create_default_context())
         return made[-1]
 
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     monkeypatch.setattr(httpcore2, "default_ssl_context", create)
-    tls_context.cache_clear()
+    _context.cache_clear()
     for kind in (Registry, AsyncRegistry, Registry):
         kind("https://127.0.0.1:9")
     assert made == [tls_context()]

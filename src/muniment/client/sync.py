@@ -15,8 +15,8 @@ from muniment.client.flows.log import following as log_following, parts, proving
 from muniment.client.flows.session import checked_url, session_of, without_none
 from muniment.client.profiles import Profiles
 from muniment.client.retrying import Retry
-from muniment.client.tls import tls_context
 from muniment.protocol.log.tiles import WIDTH
+from muniment.tls import tls_context
 
 if TYPE_CHECKING:
     from types import TracebackType

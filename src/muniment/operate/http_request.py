@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.json_text import parse_json
+from muniment.tls import tls_context
 
 PING_SECONDS_MAX: Final = 5.0
 # A problem document has some hundred bytes.
@@ -77,9 +78,10 @@ def _connection_to(url: str, seconds_max: float) -> HTTPConnection:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a URL has the form http://host or https://host")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     try:
-        return kind(parts.hostname, parts.port, timeout=seconds_max)
+        if parts.scheme == "https":
+            return HTTPSConnection(parts.hostname, parts.port, timeout=seconds_max, context=tls_context())
+        return HTTPConnection(parts.hostname, parts.port, timeout=seconds_max)
     except InvalidURL:
         raise ValueError("the host of the URL has an invalid character") from None
 

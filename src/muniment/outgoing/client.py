@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
+from muniment.tls import check_trust, tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -72,10 +73,11 @@ class Outgoing:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
         With `lookup_threads` names are looked up in so many threads of this client alone, within a limit of time; by
-        default in threads that others use too. `tls` says which certificates are trusted; by default those that the
-        operating system trusts. With a `tracer`, a request to another server is a span of the request that waits for
-        it, and carries its trace.
+        default in threads that others use too. `tls` says which certificates are trusted; by default those of
+        `tls_context`. With a `tracer`, a request to another server is a span of the request that waits for it, and
+        carries its trace. Raises `ValueError` for certificates that the environment names and that cannot be read.
         """
+        check_trust()
         self.node_metrics = node_metrics or _NotCounted()
         self._tracer = tracer
         self._allow_private = allow_private
@@ -175,4 +177,5 @@ def _loaded() -> type[Exchanges]:
     from muniment.outgoing.exchanges import Exchanges, load_backend  # noqa: PLC0415 - see `Outgoing.load`
 
     load_backend()
+    tls_context()
     return Exchanges

@@ -18,6 +18,7 @@ from anyio.lowlevel import checkpoint
 
 from muniment.outgoing.answers import Unreachable
 from muniment.outgoing.connections import CheckedConnections
+from muniment.tls import tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -38,7 +39,7 @@ class Exchanges:
         self._connect_seconds_max = connect_seconds_max
         self._connections = CheckedConnections(allow_private=allow_private, lookup_threads=lookup_threads)
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls,
+            ssl_context=tls or tls_context(),
             max_connections=CONNECTIONS_MAX,
             keepalive_expiry=_KEEPALIVE_SECONDS,
             network_backend=self._connections,

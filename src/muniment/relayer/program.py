@@ -15,7 +15,6 @@ import httpx2
 from muniment.chains.catalogue import load_chains
 from muniment.chains.prices import PriceApi
 from muniment.client import AsyncRegistry, Retry
-from muniment.client.tls import tls_context
 from muniment.outgoing import Outgoing
 from muniment.relayer.attempt import Settling
 from muniment.relayer.caps import Caps
@@ -34,6 +33,7 @@ from muniment.relayer.pinning import Pins, nodes_of
 from muniment.relayer.publication import Content, Publication, Published
 from muniment.relayer.running import FunctionRunning
 from muniment.relayer.settlers import Generations
+from muniment.tls import tls_context
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain

@@ -21,10 +21,10 @@ from muniment.client.drivers import Blocking
 from muniment.client.failures import NotARegistry, Reply, Unreachable
 from muniment.client.flows.session import CREDENTIAL, checked_url
 from muniment.client.steps import Flow, Send
-from muniment.client.tls import tls_context
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v0, cid_v1
 from muniment.protocol.json_text import parse_json
+from muniment.tls import tls_context
 
 AUTHORIZATION: Final = "MUNIMENT_KUBO_AUTHORIZATION"
 # The answers are a few lines, each with a CID.

@@ -10,11 +10,11 @@ import httpx2
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
-from muniment.client.tls import tls_context
 from muniment.deadlines import Connections
 from muniment.protocol.errors import InvalidAddress, InvalidJson
 from muniment.protocol.evm.address import Address
 from muniment.protocol.json_text import parse_json
+from muniment.tls import tls_context
 
 # A person reads the request and agrees.
 _SECONDS_MAX: Final = 300.0

@@ -36,6 +36,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.span import TraceState
 
+from muniment.tls import tls_context
+
 if TYPE_CHECKING:
     from muniment.service.running.tracing.parents import Parent
 
@@ -68,7 +70,9 @@ class Exporter(SpanExporter):
             self._url = httpx2.URL(url)
         except httpx2.InvalidURL:
             raise ValueError("trace_endpoint is not a URL") from None
-        self._client = httpx2.Client(timeout=_ANSWER_SECONDS_MAX, follow_redirects=False, trust_env=False)
+        self._client = httpx2.Client(
+            timeout=_ANSWER_SECONDS_MAX, follow_redirects=False, trust_env=False, verify=tls_context()
+        )
         self._is_stopping = threading.Event()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
