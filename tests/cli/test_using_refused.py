@@ -23,7 +23,7 @@ from muniment.cli.client import intents
 from muniment.protocol.intents.types import IntentStatus, LogLevel, ProposalStatus
 from service import Service
 from terminal import shown_on
-from using import Person, draft, intent, operator_key
+from using import SAMPLE, Person, draft, intent, operator_key
 
 NUMBERS = count(2_000)
 NOWHERE = "http://127.0.0.1:9"
@@ -92,6 +92,17 @@ def test_a_command_ends_with_a_status_and_the_next_step(
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     assert "ab" * 32 not in result.stderr, "it may be a private key"
+
+
+def test_a_manifest_with_a_byte_order_mark_is_named_before_it_is_sent(person: Person, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes(b"\xef\xbb\xbf" + (SAMPLE / "manifest.json").read_bytes())
+    (tmp_path / "function.wasm").write_bytes((SAMPLE / "function.wasm").read_bytes())
+    for words in (["deploy", tmp_path, "--url", NOWHERE], ["run", "--bundle", tmp_path]):
+        refused = person.run(*words)
+        assert (refused.exit_code, refused.stdout) == (2, ""), refused.output
+        assert "byte" in refused.stderr
+        assert "order mark" in refused.stderr
+    assert not (tmp_path / "CID.json").exists()
 
 
 def test_the_statuses_and_levels_are_those_of_the_records() -> None:

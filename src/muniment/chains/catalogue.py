@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.wire import decode_text
+from muniment.text_files import read_text_file
 
 T = TypeVar("T")
 # Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
@@ -115,7 +116,7 @@ def load_chains(file: Path | str | None) -> Mapping[int, Chain]:
         return CATALOGUE
     path = Path(file)
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(read_text_file(path).decode())
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; tomllib quotes no line of the file
         raise ValueError(f"{path}: not TOML: {error}") from None
     try:

@@ -25,6 +25,7 @@ from muniment.protocol.errors import InvalidAddress
 from muniment.protocol.evm.address import Address
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.wire import json_kind
+from muniment.text_files import read_text_file
 
 # No token has cost more than 10^6 dollars; a far higher price is an error of the source.
 PRICE_MAX: Final = 1e12
@@ -155,8 +156,7 @@ class StaticPrices:
     def read(cls, path: Path) -> StaticPrices:
         """Read a TOML (`.toml`) or JSON file: `chainId:address` to price. Raises `ValueError` with its name."""
         try:
-            with path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_text_file(path, FILE_BYTES_MAX + 1)
             if len(data) > FILE_BYTES_MAX:
                 raise ValueError(f"more than {FILE_BYTES_MAX} bytes")  # noqa: TRY301 - all failures get the file's name
             value: Any = tomllib.loads(data.decode()) if path.suffix == ".toml" else parse_json(data)

@@ -16,6 +16,7 @@ from muniment.chains.catalogue import NATIVE, Chain
 from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list, read_token_list
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.protocol.evm.address import Address
+from muniment.text_files import read_text_file
 
 # The list that comes with the package: the tokens most in use on the chains of `chains.catalogue`.
 PACKAGED_LIST: Final = Path(__file__).with_name("tokens.json")
@@ -156,8 +157,7 @@ def _check_url(url: str) -> None:
 def _read(path: Path) -> list[Token]:
     """Read a file. Raises `ValueError` with its name."""
     try:
-        with path.open("rb") as file:
-            return parse_token_list(file.read(LIST_BYTES_MAX + 1))
+        return parse_token_list(read_text_file(path, LIST_BYTES_MAX + 1))
     except OSError as error:
         raise ValueError(f"token list {path}: {error.strerror or type(error).__name__}") from error
     except ValueError as error:

@@ -15,6 +15,7 @@ from muniment.cli import output
 from muniment.cli.client.service import failures
 from muniment.cli.options import common_options, in_registry, json_option
 from muniment.cli.output import printable
+from muniment.text_files import read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -88,7 +89,7 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
     from muniment.service.resources.log.operating import resume
 
     with _races_told():
-        notes = [_bytes_of(path) for path in seen]
+        notes = [read_text_file(path, FILE_BYTES_MAX) for path in seen]
         work = partial(resume, seen=notes, is_nothing_published=is_nothing_published)
         _print_epoch(in_registry(config, flags, work))
 
@@ -204,7 +205,7 @@ def rules_of(policy: Path | None, against: tuple[Path, ...], *, accepts: bool) -
     from muniment.client import Rules
     from muniment.protocol.log.policy import parse_policy
 
-    parsed = parse_policy(_bytes_of(policy)) if policy else None
+    parsed = parse_policy(read_text_file(policy, FILE_BYTES_MAX)) if policy else None
     return Rules(int(time.time()), parsed, [_note(path) for path in against], accepts)
 
 
@@ -212,14 +213,9 @@ def _note(path: Path) -> Note:
     from muniment.protocol.log.notes import parse_note
 
     try:
-        return parse_note(_bytes_of(path))
+        return parse_note(read_text_file(path, FILE_BYTES_MAX))
     except ValueError as error:
         raise ValueError(f"{path} is not a checkpoint: {error}") from None
-
-
-def _bytes_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(FILE_BYTES_MAX)
 
 
 def read_seen(path: Path | None) -> Seen | None:
@@ -231,7 +227,7 @@ def read_seen(path: Path | None) -> Seen | None:
     if path is None or not path.exists():
         return None
     try:
-        return msgspec.json.decode(_bytes_of(path), type=Seen)
+        return msgspec.json.decode(read_text_file(path, FILE_BYTES_MAX), type=Seen)
     except msgspec.DecodeError:
         raise ValueError(f"{path} was not written by this command") from None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from muniment.durable import whole_file
+from muniment.text_files import read_text_file
 
 # A cursor has some sixty characters.
 _BYTES_MAX = 64 * 1024
@@ -29,7 +30,7 @@ class Checkpoint:
         Raises `ValueError` if the file is damaged or belongs to another listing.
         """
         try:
-            content = self._path.read_bytes()[:_BYTES_MAX] if self._path else None
+            content = read_text_file(self._path, _BYTES_MAX) if self._path else None
         except FileNotFoundError:
             content = None
         if content is None:

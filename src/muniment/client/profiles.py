@@ -23,6 +23,7 @@ from msgspec import convert
 
 from muniment.client.words import Words
 from muniment.durable import make_directory, whole_file
+from muniment.text_files import read_text_file
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _BYTES_MAX: Final = 1024 * 1024
@@ -65,7 +66,7 @@ class Profiles:
         """Every profile by name. Raises `ValueError` for a damaged file."""
         path = self.directory / "config.toml"
         try:
-            content = _read(path)
+            content = read_text_file(path, _BYTES_MAX)
         except FileNotFoundError:
             return {}
         try:
@@ -152,7 +153,7 @@ class Profiles:
         path = self.credentials_file
         try:
             mode = path.stat().st_mode
-            content = _read(path)
+            content = read_text_file(path, _BYTES_MAX)
         except FileNotFoundError:
             return {}
         if mode & _OTHERS:
@@ -171,8 +172,3 @@ def _place(profile: Profile) -> str:
     """Origin and address: the key of credentials."""
     parts = urlsplit(profile.url)
     return f"{parts.scheme}://{parts.netloc} {profile.address or ''}".strip()
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_BYTES_MAX)

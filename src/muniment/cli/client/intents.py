@@ -14,6 +14,7 @@ import click
 from muniment.cli.client.listing import list_options, show_newest
 from muniment.cli.client.service import follow_options, followed, opened, place_of, service_options
 from muniment.cli.client.short_ids import whole_intent, whole_trigger
+from muniment.cli.client.triggers import read_place
 from muniment.cli.output import (
     Column,
     ago,
@@ -192,8 +193,7 @@ def _record(place: str, kind: Any) -> Any:
     from muniment.protocol.forms import decode_record
     from muniment.protocol.json_text import parse_json
 
-    content = sys.stdin.buffer.read(_FILE_BYTES_MAX) if place == "-" else Path(place).read_bytes()
-    return decode_record(parse_json(content), kind)
+    return decode_record(parse_json(read_place(place, _FILE_BYTES_MAX)), kind)
 
 
 def _user(intent: AnyIntent) -> str:

@@ -28,6 +28,7 @@ from muniment.cli.output import (
     table_options,
     until_ms,
 )
+from muniment.text_files import plain_text, read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,7 @@ def read_trigger(flags: Mapping[str, Any]) -> TriggerDraft | SignedTrigger:
         return _draft(flags)
     if given := [option for name, option in _OTHERS.items() if flags[name]] + given_options(flags):
         raise ValueError(f"give a FILE or {', '.join(given)}, not both: the file has all of the draft")
-    content: Any = parse_json(_read(flags["file"]))
+    content: Any = parse_json(read_place(flags["file"], _FILE_BYTES_MAX))
     is_signed = isinstance(content, dict) and "sig" in cast("dict[str, Any]", content)
     return decode_record(cast("object", content), SignedTrigger if is_signed else TriggerDraft)
 
@@ -158,11 +159,11 @@ def _value(name: str, text: str, word: str) -> Any:
     return int(text) if is_number else text
 
 
-def _read(place: str) -> bytes:
+def read_place(place: str, bytes_max: int) -> bytes:
+    """The text in a file, or on standard input for `-`. Raises `OSError`."""
     if place == "-":
-        return sys.stdin.buffer.read(_FILE_BYTES_MAX)
-    with Path(place).open("rb") as file:
-        return file.read(_FILE_BYTES_MAX)
+        return plain_text(sys.stdin.buffer.read(bytes_max))
+    return read_text_file(Path(place), bytes_max)
 
 
 @click.group()

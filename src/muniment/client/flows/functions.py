@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from codecs import BOM_UTF8
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,12 @@ class Bundle:
 
 
 def deploy(session: Session, bundle: Bundle) -> Flow[Function]:
-    """Upload a bundle. Raises `Forged` if the service answers another CID."""
+    """Upload a bundle. Raises `Forged` if the service answers another CID.
+
+    Raises `ValueError` for a manifest with a byte-order mark, which no service takes: its CID would cover the mark.
+    """
+    if bundle.manifest.startswith(BOM_UTF8):
+        raise ValueError(f"{MANIFEST} begins with a byte-order mark (bytes EF BB BF): save it as UTF-8 without BOM")
     own = bundle.cids()
     boundary = hashlib.sha256(bundle.manifest + bundle.wasm).hexdigest()
     parts = [

@@ -17,6 +17,7 @@ from muniment.protocol.errors import InvalidJson
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.json_text import parse_json
+from muniment.text_files import read_text_file
 
 # A file has less than a kilobyte.
 _BYTES_MAX: Final = 64 * 1024
@@ -148,10 +149,8 @@ def _aes_128_ctr(key: bytes, iv: bytes, text: bytes) -> bytes:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        text = file.read(_BYTES_MAX)
     try:
-        found = parse_json(text)
+        found = parse_json(read_text_file(path, _BYTES_MAX))
     except InvalidJson:
         found = None
     if not isinstance(found, dict):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import KeySigner
+from muniment.text_files import read_text_file
 
 if TYPE_CHECKING:
     from muniment.client.signers import Signer
 
 # Longer than any password, so that a wrong file costs no memory.
-_PASSWORD_LENGTH_MAX = 4_096
+_PASSWORD_BYTES_MAX = 4_096
 
 
 def signer_of(spec: str, *, address: str | None = None, password: Callable[[], str] | None = None) -> Signer:
@@ -56,8 +57,7 @@ def signer_of(spec: str, *, address: str | None = None, password: Callable[[], s
 def _password(path: Path) -> str:
     """The password of a keystore: the first line of a file, or typed."""
     if file := os.environ.get("MUNIMENT_PASSWORD_FILE"):
-        with Path(file).open("r", encoding="utf-8") as lines:
-            return lines.readline(_PASSWORD_LENGTH_MAX).removesuffix("\n")
+        return read_text_file(Path(file), _PASSWORD_BYTES_MAX).decode().partition("\n")[0].removesuffix("\r")
     if not sys.stdin.isatty():
         raise CannotSign("the keystore needs a password: set MUNIMENT_PASSWORD_FILE")
     return getpass(f"Password of {path}: ", stream=sys.stderr)

@@ -28,6 +28,7 @@ from muniment import durable
 from muniment.protocol.errors import ContentNotFound, Integrity, StorageUnavailable
 from muniment.protocol.ipfs.block import BLOCK_SIZE_MAX, check_block
 from muniment.service.blocks.store import Spool, disk_failures
+from muniment.text_files import read_text_file
 
 # A slower failure is an outage. A quick failure occupies no thread, so the next request may try at once.
 SLOW_SECONDS: Final = 1.0
@@ -255,7 +256,7 @@ def _credentials() -> dict[str, Any]:
         if not path or os.environ.get(name):
             continue
         try:
-            given[name.lower()] = Path(path).read_text("ascii").strip()
+            given[name.lower()] = read_text_file(Path(path)).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
         if not given[name.lower()]:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
 from muniment.service.running.removed import REMOVED, refusal_text, value_refusal_text
+from muniment.text_files import read_text_file
 
 if TYPE_CHECKING:
     from muniment.service.running.limits.policies import Name as PolicyName, Policy
@@ -385,7 +386,7 @@ def load_settings(
 
 def _from_file(config: Path) -> dict[str, object]:
     try:
-        values = cast("dict[str, object]", tomllib.loads(config.read_text("utf-8")))
+        values = cast("dict[str, object]", tomllib.loads(read_text_file(config).decode()))
     except (OSError, ValueError) as error:
         raise SettingError(f"{config}: {error}") from error
     known = {each.name for each in fields(Settings)}
@@ -406,7 +407,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
             values[each.name] = given
         elif path := environ.get(f"{name}_FILE"):
             try:
-                values[each.name] = Path(path).read_text("utf-8").strip()
+                values[each.name] = read_text_file(Path(path)).decode().strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
             if not values[each.name]:

@@ -22,6 +22,7 @@ from muniment.protocol.log.fields import base64_of, number_of
 from muniment.protocol.log.notes import SIGNATURES_MAX, Note, NoteSignature, VerifierKey, parse_note
 from muniment.protocol.log.policy import POLICY_BYTES_MAX, Policy, parse_policy
 from muniment.service.running.settings import is_base_url
+from muniment.text_files import read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,8 +51,7 @@ def read_policy(settings: Settings) -> Policy | None:
         return None
     path = Path(settings.tlog_policy)
     try:
-        with path.open("rb") as file:
-            policy = parse_policy(file.read(POLICY_BYTES_MAX + 1))
+        policy = parse_policy(read_text_file(path, POLICY_BYTES_MAX + 1))
     except OSError as error:
         raise ValueError(f"tlog_policy cannot be read: {path}: {error.strerror}") from None
     except ValueError as error:
