@@ -6,14 +6,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from builders import Wallet
 from counted_calls import calls_within
+from each_row import each_row
 from eth_signing import Account
 from muniment.client import CannotSign, signer_of
+from muniment.client.signing import keystores
 from muniment.client.signing.keystores import KeystoreSigner, decrypted
 
 # ethereum.org, "Web3 secret storage definition", test vectors: the same key and password in both.
@@ -136,9 +139,56 @@ def test_a_hostile_file_costs_no_time_and_is_named(content: dict[str, Any]) -> N
 def test_a_file_with_the_address_of_another_key_signs_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps(changed(PBKDF2, address=Wallet(44).address[2:].lower())))
     signer = KeystoreSigner(tmp_path / "file", lambda: PASSWORD)
-    with pytest.raises(CannotSign, match=f"states the address {Wallet(44).address}, but its key has 0x008AeEda"):
+    with pytest.raises(
+        CannotSign, match=f"file: the keystore states the address {Wallet(44).address}, but its key has 0x008AeEda"
+    ):
         signer.sign_text("hello")
     assert signer.address == Wallet(44).address
+
+
+@each_row("said", ["", "0x", "0x" + "ab" * 19, "xy" * 20, "ab" * 21])
+def test_an_address_that_is_none_is_named_with_its_file(said: str) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        file.write_text(json.dumps(changed(PBKDF2, address=said)))
+        signer = KeystoreSigner(file, lambda: PASSWORD)
+        for use in (lambda: signer.address, lambda: signer.sign_text("hello")):
+            with pytest.raises(CannotSign) as raised:
+                use()
+            assert str(raised.value) == f"{file}: the keystore's address is not 40 hex digits"
+
+
+# A letter in one code point, in two, and one that only the compatibility forms change.
+COMPOSED, DECOMPOSED, LIGATURE = "p\u00e4ss", "pa\u0308ss", "\ufb01p\u00e4"
+
+
+@each_row(("encrypted", "typed"), [
+    (COMPOSED, COMPOSED), (COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED), (DECOMPOSED, DECOMPOSED),
+    (LIGATURE, LIGATURE), ("fip\u00e4", LIGATURE), ("\ufb01pa\u0308", LIGATURE), (LIGATURE, "\ufb01pa\u0308"),
+])  # fmt: skip
+def test_a_password_is_right_in_each_spelling_of_its_letters(encrypted: str, typed: str) -> None:
+    content = Account.encrypt(Wallet(46).key, encrypted, kdf="pbkdf2", iterations=1024)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "file").write_text(json.dumps(content))
+        assert KeystoreSigner(Path(folder) / "file", lambda: typed).sign_text("x") == Wallet(46).sign_text("x")
+
+
+@each_row(("typed", "tries"), [("plain", 1), ("p\u00e4ss", 2), ("pa\u0308ss", 2), (LIGATURE, 3)])
+def test_a_wrong_password_is_tried_once_in_each_spelling_and_the_file_named(typed: str, tries: int) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        file, tried = Path(folder) / "file", list[bytes]()
+
+        def counted(content: dict[str, Any], password: bytes) -> bytes:
+            tried.append(password)
+            return decrypted(content, password)
+
+        patched.setattr(keystores, "decrypted", counted)
+        file.write_text(json.dumps(Account.encrypt(Wallet(46).key, "other", kdf="pbkdf2", iterations=1)))
+        with pytest.raises(CannotSign) as raised:
+            KeystoreSigner(file, lambda: typed).sign_text("x")
+        assert str(raised.value) == f"{file}: the password is wrong, or the file is damaged"
+        assert tried[0] == typed.encode()
+        assert len(tried) == len(set(tried)) == tries
 
 
 @pytest.mark.parametrize("said", [5, [], {}, False])

@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
+from unicodedata import normalize
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import KeySigner
-from muniment.protocol.errors import InvalidJson
+from muniment.protocol.errors import InvalidAddress, InvalidJson
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.json_text import parse_json
@@ -34,6 +36,10 @@ _KEY_BYTES: Final = 32
 _MISSING: Final = "keystores need one more library: pip install 'muniment[keystore]'"
 # The folders of foundry (`cast wallet import`) and of ape (`ape accounts import`).
 FOLDERS: Final = ((".foundry/keystores", "{}"), (".ape/accounts", "{}.json"))
+
+
+class WrongPassword(CannotSign):
+    """The password does not open the file."""
 
 
 class KeystoreSigner:
@@ -66,15 +72,24 @@ class KeystoreSigner:
         if stated is None:
             return None
         if not isinstance(stated, str):
-            raise CannotSign("the keystore's address is not a string")
-        return Address.parse("0x" + stated.removeprefix("0x").lower())
+            raise CannotSign(f"{self._path}: the keystore's address is not a string")
+        try:
+            return Address.parse("0x" + stated.removeprefix("0x").lower())
+        except InvalidAddress:
+            raise CannotSign(f"{self._path}: the keystore's address is not 40 hex digits") from None
 
     def _opened(self) -> KeySigner:
         if self._signer is None:
             stated = self._stated_address()
-            signer = KeySigner(decrypted(self._content, self._password().encode()))
+            password = self._password()
+            try:
+                signer = KeySigner(_opened_by(self._content, password))
+            except CannotSign as error:
+                raise CannotSign(f"{self._path}: {error}") from error
             if stated not in {None, signer.address}:
-                raise CannotSign(f"the keystore states the address {stated}, but its key has {signer.address}")
+                raise CannotSign(
+                    f"{self._path}: the keystore states the address {stated}, but its key has {signer.address}"
+                )
             self._signer = signer
         return self._signer
 
@@ -93,6 +108,19 @@ def keystore_path(name: str) -> Path:
     return found[0]
 
 
+def _opened_by(content: Mapping[str, Any], password: str) -> bytes:
+    """As `decrypted`, by the password as it was given, else in a normal form of Unicode.
+
+    Keyboards, files and the program that encrypted may write a letter such as é as one code point or as two.
+    """
+    forms: tuple[Literal["NFKC", "NFC", "NFD"], ...] = ("NFKC", "NFC", "NFD")
+    *others, last = dict.fromkeys([password, *(normalize(form, password) for form in forms)])  # each costs a second
+    for each in others:
+        with suppress(WrongPassword):
+            return decrypted(content, each.encode())
+    return decrypted(content, last.encode())
+
+
 def decrypted(content: Mapping[str, Any], password: bytes) -> bytes:
     """The private key, 32 bytes, of the JSON object of a file. Raises `CannotSign`, for a wrong password too."""
     crypto = _object(content, "crypto") if "crypto" in content else _object(content, "Crypto")
@@ -101,7 +129,7 @@ def decrypted(content: Mapping[str, Any], password: bytes) -> bytes:
     derived = _derived(crypto, password)
     text = _bytes(crypto, "ciphertext")
     if not hmac.compare_digest(keccak256(derived[16:32] + text), _bytes(crypto, "mac")):
-        raise CannotSign("the password is wrong, or the file is damaged")
+        raise WrongPassword("the password is wrong, or the file is damaged")
     if len(text) != _KEY_BYTES:
         raise CannotSign("the file has no private key of 32 bytes")
     return _aes_128_ctr(derived[:16], _bytes(_object(crypto, "cipherparams"), "iv"), text)
