@@ -99,6 +99,19 @@ async def test_warnings_come_when_they_are_due(client: httpx2.AsyncClient) -> No
     assert warned(await preview(client, too_short), *texts) == [False, False, True, True]
 
 
+async def test_a_time_in_another_unit_is_noticed(client: httpx2.AsyncClient) -> None:
+    cid, micros, seconds = await deploy(client), NOW_MS * 1000, NOW_MS // 1000
+    for config, said in (
+        (cron(endDate=micros), f"It ends after the year 9999. Are these microseconds? Write {NOW_MS}."),
+        (event(endDate=str(micros)), f"It ends after the year 9999. Are these microseconds? Write {NOW_MS}."),
+        (once(startDate=micros), f"It begins after the year 9999. Are these microseconds? Write {NOW_MS}."),
+        (once(startDate=seconds), f"It begins before the year 2002. Are these seconds? Write {seconds}000."),
+    ):  # fmt: skip
+        assert said in (await preview(client, params(cid, config=config)))["warnings"]
+    for config in (cron(), cron(endDate=253_402_300_799_999), once(startDate=NOW_MS), once(endDate=NOW_MS + HOUR)):
+        assert warned(await preview(client, params(cid, config=config)), "Are these") == [False], config
+
+
 async def test_every_input_is_named_with_its_value(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, Bundle(inputs=INPUTS))
     text = "\n".join((await preview(client, params(cid, input=INPUT)))["summary"])

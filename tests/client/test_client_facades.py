@@ -27,7 +27,16 @@ from facades_world import (
 )
 
 from builders import cron
-from muniment.client import AsyncRegistry, Checkpoint, FunctionNotFound, IntentNotFound, Registry, TriggerNotFound
+from muniment.client import (
+    AsyncRegistry,
+    Checkpoint,
+    FunctionNotFound,
+    IntentNotFound,
+    Registry,
+    Retry,
+    TriggerNotFound,
+    Unreachable,
+)
 from muniment.client.offers import sign_proposal
 from muniment.protocol.errors import Forbidden, Invalid, RunNotFound, StatusConflict
 from muniment.protocol.wire import encode
@@ -340,6 +349,22 @@ async def test_a_writer_keeps_the_order_of_each_intent(site: Site, generation: i
         for new in news:
             found = await registry.intents.get(hash_of(new))
             assert (found.status, len(found.proposals), len(found.logs)) == ("enqueued", 1, 1)
+
+
+def test_a_client_for_asyncio_says_that_it_belongs_to_one_loop() -> None:
+    registry = AsyncRegistry("http://127.0.0.1:9", retry=Retry(tries=1))  # where nobody answers
+
+    async def listed() -> None:
+        async for _ in registry.functions.list():
+            break
+
+    with pytest.raises(Unreachable):
+        asyncio.run(listed())
+    for use in (listed, listed, registry.aclose):
+        with pytest.raises(
+            RuntimeError, match=r"make one in each asyncio.run\(…\), by `async with AsyncRegistry\(url\)"
+        ):
+            asyncio.run(use())
 
 
 async def test_a_writer_reports_failed_writes(site: Site) -> None:

@@ -495,6 +495,7 @@ class AsyncRegistry:
     async def aclose(self) -> None:
         """Close the connections, unless the HTTP client is the caller's."""
         if self._owned is not None:
+            self._driver.check_loop()  # async only
             await self._owned.aclose()
 
     # async only

@@ -99,9 +99,24 @@ class Awaiting:
     http: httpx2.AsyncClient
     signer: Signer | None = None
     progress: OnProgress | None = None
+    # The event loop that was used first, if one was: the connections of `http` belong to it.
+    _loop: list[asyncio.AbstractEventLoop] = field(
+        default_factory=list[asyncio.AbstractEventLoop], init=False, repr=False
+    )
+
+    def check_loop(self) -> None:
+        """Raise `RuntimeError` in another event loop than the first one."""
+        loop = asyncio.get_running_loop()
+        if loop is not (self._loop or [loop])[0]:
+            raise RuntimeError(
+                "an AsyncRegistry belongs to the event loop that used it first: make one in each asyncio.run(…), by "
+                "`async with AsyncRegistry(url) as registry`, or use a Registry, which needs no loop"
+            )
+        self._loop[:] = [loop]
 
     async def run(self, flow: Flow[T]) -> T:
-        """The result of `flow`, as `Blocking.run` has it."""
+        """The result of `flow`, as `Blocking.run` has it. Raises as `check_loop`."""
+        self.check_loop()
         outcome: Any = None
         error: Exception | None = None
         while True:

@@ -10,11 +10,12 @@ from muniment.protocol.errors import InvalidAddress
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.evm.typed_data import Domain
+from muniment.protocol.triggers.rules import SECONDS_BELOW
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Preview, Values
 from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
-from muniment.protocol.wire import encode, iso_time
+from muniment.protocol.wire import DATED_MS_MAX, encode, iso_time
 
 RUNS_SHOWN: Final = 5
 # Invisible letters, marks and symbols: the characters of Default_Ignorable_Code_Point that are neither formats nor
@@ -110,6 +111,12 @@ def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:
     warnings: list[str] = []
     if int(values.config["endDate"]) == 0:
         warnings.append("It never ends: only deactivating it stops it.")
+    for name, what in (("startDate", "begins"), ("endDate", "ends")):
+        time_ms = int(values.config.get(name, 0))
+        if time_ms > DATED_MS_MAX:
+            warnings.append(f"It {what} after the year 9999. Are these microseconds? Write {time_ms // 1000}.")
+        elif 0 < time_ms < SECONDS_BELOW:
+            warnings.append(f"It {what} before the year 2002. Are these seconds? Write {time_ms * 1000}.")
     if values.execution_fee_limit == "0":
         warnings.append("It sets no limit on the fee of a run.")
     if values.config["type"] == CRON and not runs:

@@ -43,7 +43,7 @@ _AROUND_BYTES_MAX: Final = len(
     encode({"description": "\U0001f600" * DESCRIPTION_LENGTH_MAX, "typedData": 0, "sig": SIG, "signer": SIGNER})
 )
 # 2001-09-09 in milliseconds. A time in seconds stays below this number for the next 30,000 years.
-_SECONDS_BELOW: Final = 1_000_000_000_000
+SECONDS_BELOW: Final = 1_000_000_000_000
 
 
 class Consent(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ def _timestamp(config: Mapping[str, Any], name: str) -> int:
 
 def _hint(timestamp_ms: int) -> str:
     """A hint for a time that is probably in seconds."""
-    if timestamp_ms >= _SECONDS_BELOW:
+    if timestamp_ms >= SECONDS_BELOW:
         return ""
     return f"; it looks like seconds, not milliseconds: {timestamp_ms * 1000}?"
 
