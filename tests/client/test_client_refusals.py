@@ -22,7 +22,7 @@ FACTS = {"computed": "0x", "size": 7, "policy": "login", "quota": 5, "window": 6
 
 def through_http(refusal: Refusal) -> Reply:
     """The exception of a client if the service raises `refusal`."""
-    shown = problem(refusal, "request-1")
+    shown = problem(refusal, "request-1", "")
     headers = {name.decode().lower(): value.decode() for name, value in shown.headers}
     return Reply(shown.status, headers, shown.body)
 

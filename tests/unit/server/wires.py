@@ -89,7 +89,7 @@ class Answers:
 
     def refuse(self, refusal: Refusal, request: Request) -> Ready[Any]:
         request.id = "some-id"
-        return problem(refusal, request.id)
+        return problem(refusal, request.id, request.root)
 
 
 class Wire:
