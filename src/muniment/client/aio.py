@@ -147,8 +147,8 @@ class AsyncTriggers(Operations):
     ) -> Trigger:
         """Register a trigger; a draft is signed first.
 
-        For a consent that was registered before, the first record: `on_repeated` is called with it. The service says
-        so, also when the client has sent a request again because its answer was lost.
+        `on_repeated` is called with the first record of a consent that was registered before; the service says so, also
+        of a request that the client sent again because its answer was lost.
         """
         return await self._driver.run(triggers.create(self._session, trigger, on_repeated))
 
@@ -424,8 +424,8 @@ class AsyncRegistry:
     `signer` signs; `api_key` deploys; if missing, it is fetched with `signer`; `operator_key` writes intents and runs;
     `token` is from an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps chain ids
     to settlement contracts. With `verify`, every provable fact of an answer is checked; a false one raises `Forged`.
-    `bare_nonce` lets a log-in on another machine sign a nonce without words, which could be that of another registry.
-    `words` remembers which registries have given words before, and get no such signature.
+    `bare_nonce` lets a log-in sign a nonce without words, which could be that of another registry; `words` remembers
+    which registries have given words before, and get no such signature.
     `progress` is called during long transfers: "upload" or "download", bytes done, bytes in total or 0.
     """
 
@@ -457,8 +457,7 @@ class AsyncRegistry:
             protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
             bare_nonce=bare_nonce, words=words,
         )  # fmt: skip
-        driver = Awaiting(checked, client, signer, progress)
-        self._driver = driver
+        driver = self._driver = Awaiting(checked, client, signer, progress)
         self._session = session
         self.functions = AsyncFunctions(driver, session)
         self.triggers = AsyncTriggers(driver, session)
@@ -474,15 +473,12 @@ class AsyncRegistry:
 
         Raises `ValueError` for an unknown name, and for a stored credential that other users of the machine can read.
         """
-        profiles = Profiles.of_user()
-        profile = profiles.get(name)
+        profile = (profiles := Profiles.of_user()).get(name)
+        api_key = profiles.credentials(profile).get("apiKey")
         return cls(
-            profile.url,
-            signer=signer,
-            operator_key=operator_key,
-            protocol=profile.protocol,
-            api_key=profiles.credentials(profile).get("apiKey"),
-        )
+            profile.url, signer=signer, operator_key=operator_key, protocol=profile.protocol, api_key=api_key,
+            words=profiles.words,
+        )  # fmt: skip
 
     async def __aenter__(self) -> Self:
         return self
