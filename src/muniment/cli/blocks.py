@@ -13,6 +13,7 @@ from muniment.cli import output
 from muniment.cli.client.service import TRIES, FailedError, TryAgainError, connected, failures, place_of, place_options
 from muniment.cli.options import common_options, json_summary_option, require_database, settings_of
 from muniment.cli.removed import removed_command
+from muniment.protocol.visible import visible
 
 
 @click.group()
@@ -75,7 +76,7 @@ def pin_blocks(*, kubo: str, follows: bool | None, **flags: Any) -> None:
             try:
                 (pinning.follow if follows else pinning.pin_all)()
             except NodeAway as error:
-                raise TryAgainError(output.printable(f"{error}. Try again, or see --kubo")) from error
+                raise TryAgainError(visible(f"{error}. Try again, or see --kubo")) from error
             except output.StoppedWhileWaiting:
                 raise SystemExit(stop.status) from None
     if pinning.refusals:

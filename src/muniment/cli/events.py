@@ -13,7 +13,8 @@ import click
 from muniment.cli import output
 from muniment.cli.client.patience import until_answered
 from muniment.cli.client.service import connected, failures, follow_options, place_of, place_options
-from muniment.cli.output import print_json, printable, shape_options
+from muniment.cli.output import print_json, shape_options
+from muniment.protocol.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,5 +165,5 @@ def _print_line(event: Event) -> None:
     name = event.type.removeprefix("muniment.")
     subject = event.subject if len(event.subject) <= _SHORT else f"{event.subject[:_SHORT]}…"
     details = " ".join(f"{each}={event.data[each]}" for each in _DETAILS if each in event.data)
-    styled = click.style(printable(f"{name:20}"), fg=_COLORS.get(name.rpartition(".")[2]))
-    click.echo(f"{printable(event.time)}  {styled}  {printable(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())
+    styled = click.style(visible(f"{name:20}"), fg=_COLORS.get(name.rpartition(".")[2]))
+    click.echo(f"{visible(event.time)}  {styled}  {visible(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())

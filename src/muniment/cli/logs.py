@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 
-from muniment.cli.output import printable
+from muniment.protocol.visible import visible
 from muniment.service.running.environment import unread_variables
 from muniment.service.running.log_lines import Repeats
 
@@ -37,7 +37,7 @@ class _StandardError:
 def _without_controls(_logger: object, _method: str, line: EventDict) -> EventDict:
     """Escape what a terminal would obey: a value may be a stranger's text, such as the answer of another server."""
     return {
-        name: printable(value, keeps="\n\t" if name == "exception" else "") if isinstance(value, str) else value
+        name: visible(value, keeps="\n\t" if name == "exception" else "") if isinstance(value, str) else value
         for name, value in line.items()
     }
 

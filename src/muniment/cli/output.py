@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ import click
 
 from muniment.cli.fitting import cut, fitted, terminal_width
 from muniment.protocol.errors import Refusal
+from muniment.protocol.visible import visible
 from muniment.service.running.settings import SettingError
 
 if TYPE_CHECKING:
@@ -49,17 +49,6 @@ _SIGNAL_STATUS: Final = 128
 INTERRUPTED: Final = _SIGNAL_STATUS + signal.SIGINT
 
 
-def printable(text: str, *, keeps: str = "") -> str:
-    r"""`text` on one line, with JSON escapes for characters that a terminal would obey or that reorder others.
-
-    The text may be a stranger's. Controls, marks of writing direction and separators of lines become `\u202e` and the
-    like; a space stays, and so do the characters in `keeps`.
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in keeps else json.dumps(each)[1:-1] for each in text)
-
-
 @contextmanager
 def errors_on_one_line() -> Generator[None]:
     """Print an expected error as one line, and end with status 1. An unexpected one keeps its traceback."""
@@ -68,7 +57,7 @@ def errors_on_one_line() -> Generator[None]:
     except BrokenPipeError:  # click ends silently: the reader of the output has gone
         raise
     except (Refusal, SettingError, ValueError, OSError) as error:  # ValueError: for example a URL of no known engine
-        raise click.ClickException(printable(str(error), keeps="\n")) from error
+        raise click.ClickException(visible(str(error), keeps="\n")) from error
 
 
 def counted(count: int, noun: str) -> str:
@@ -80,7 +69,7 @@ def counted(count: int, noun: str) -> str:
 def print_text(text: str) -> None:
     """Print a result of any number of lines, unless it is empty."""
     if text:
-        click.echo(printable(text, keeps="\n"))
+        click.echo(visible(text, keeps="\n"))
 
 
 def print_result(result: object, text: str, *, as_json: bool, empty: str = "") -> None:
@@ -98,7 +87,7 @@ def print_json(value: Any) -> None:
     from muniment.protocol.wire import encode
 
     # Escaped, it is the same JSON.
-    click.echo(printable(encode(value).decode()))
+    click.echo(visible(encode(value).decode()))
 
 
 def end_at_once(status: int) -> NoReturn:
@@ -110,7 +99,7 @@ def end_at_once(status: int) -> NoReturn:
 
 def print_note(line: str) -> None:
     """Print a line on standard error. On a terminal it replaces the progress bar, which is drawn again below."""
-    shown = printable(line, keeps="\n")
+    shown = visible(line, keeps="\n")
     click.echo(f"{_CLEAR_LINE if shows_progress() else ''}{shown}", err=True)
 
 
@@ -311,7 +300,7 @@ def show_one(record: object, members: Mapping[str, str], *, as_json: bool | None
         return
     width = max(map(len, members))
     for name, text in members.items():
-        first, *more = printable(text, keeps="\n").split("\n")
+        first, *more = visible(text, keeps="\n").split("\n")
         click.echo(f"{_styled(f'{name:{width}}', bold=True)}  {first}")
         for line in more:
             click.echo(f"{'':{width}}  {line}")
@@ -369,7 +358,7 @@ def transfers() -> Generator[Callable[[str, int, int], None]]:
 
 
 def _texts(record: object, columns: Sequence[Column]) -> list[str]:
-    return [printable(column.text(record).replace("\n", " ")) for column in columns]
+    return [visible(column.text(record).replace("\n", " ")) for column in columns]
 
 
 def _styled(text: str, **style: Any) -> str:

@@ -14,7 +14,7 @@ import click
 from muniment.cli import output
 from muniment.cli.client.service import failures
 from muniment.cli.options import common_options, in_registry, json_option
-from muniment.cli.output import printable
+from muniment.protocol.visible import visible
 from muniment.text_files import read_text_file
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
         with known_records(state and state.with_name(f"{state.name}.known")) as known:
             progress = _followed(url, seen, replace(rules, known=known))
     except (ValueError, OSError) as error:
-        raise click.UsageError(printable(str(error))) from error
+        raise click.UsageError(visible(str(error))) from error
     if state is not None:
         write_seen(state, progress.seen)
     output.print_text(verified_text(progress, is_first=seen is None))
     if state is None:
         output.print_note("nothing was saved: with --state FILE the next run checks that the log continues")
     for fault in progress.faults:
-        output.print_text(f"WRONG {printable(fault)}")
+        output.print_text(f"WRONG {visible(fault)}")
     if progress.faults:
         raise SystemExit(FORKED)
 
@@ -187,16 +187,16 @@ def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progr
     try:
         return registry.log.follow(seen, rules)
     except Forked as fork:
-        output.print_text(f"WRONG {printable(str(fork))}")
+        output.print_text(f"WRONG {visible(str(fork))}")
         for path in keep_fork(fork):
             output.print_text(f"proof: {path}")
         raise SystemExit(FORKED) from None
     except NotAnnounced as error:
-        output.print_text(f"{printable(str(error))}\nIf the operator has explained the change, accept it with --accept")
+        output.print_text(f"{visible(str(error))}\nIf the operator has explained the change, accept it with --accept")
         raise SystemExit(NOT_ANNOUNCED) from None
     except (Late, Unreachable, NotARegistry, Forged, Refusal) as error:
         kind = "FORGED: " if isinstance(error, Forged) else ""
-        output.print_text(f"not verified: {kind}{printable(str(error))}")
+        output.print_text(f"not verified: {kind}{visible(str(error))}")
         raise SystemExit(UNAVAILABLE) from None
 
 
@@ -262,7 +262,7 @@ def verified_text(progress: Progress, *, is_first: bool) -> str:
 
     when, size = iso_time(progress.signed_at_s * 1000), output.counted(progress.size, "entry")
     first = "\nits keys are now trusted:\n" + "\n".join(progress.seen.vkeys) if is_first else ""
-    return printable(
+    return visible(
         f"{progress.seen.origin}: {size}, signed at {when}, {progress.new_entries} of them new and verified{first}",
         keeps="\n",
     )
@@ -295,7 +295,7 @@ def replay_log(source: str, target: str) -> None:
                 unknown += 1
             except Refusal as refusal:
                 refused += 1
-                output.print_text(f"{fact.signature}: {refusal.code or printable(refusal.detail)}")
+                output.print_text(f"{fact.signature}: {refusal.code or visible(refusal.detail)}")
     output.print_text(
         f"{output.counted(posted, 'deactivation')} posted, {unknown} of unknown triggers, {refused} refused"
     )

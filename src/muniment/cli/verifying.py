@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from muniment.cli import output
 from muniment.cli.client.service import FORGED, failures, opened
-from muniment.cli.output import printable
 from muniment.cli.tlog import FORKED, follow_or_exit, rules_of, verified_text
+from muniment.protocol.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def verify_service(flags: dict[str, Any]) -> None:
                 count += 1
                 if forged is not None:
                     wrong += 1
-                    output.print_text(printable(str(forged)))
+                    output.print_text(visible(str(forged)))
             output.print_text(f"{name}: {count} checked")
     if wrong:
         output.print_text(f"faults: {wrong}")
@@ -114,7 +114,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
             count = 0
             for fault in faults:
                 count += 1
-                output.print_text(f"WRONG {printable(fault)}")
+                output.print_text(f"WRONG {visible(fault)}")
             wrong += count
             output.print_text(f"{name}: {count or 'none'} wrong")
     if wrong:

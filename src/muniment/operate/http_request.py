@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.json_text import parse_json
+from muniment.protocol.visible import visible
 from muniment.tls import tls_context
 
 PING_SECONDS_MAX: Final = 5.0
@@ -125,7 +126,7 @@ def detail_of(answer: Answer) -> str:
     """The detail of a problem document (RFC 9457) as one short line, or a note that another server answers."""
     try:
         detail = str(parse_json(answer.body)["detail"])[:_DETAIL_LENGTH_MAX]
-        return "".join(each if each.isprintable() else "?" for each in detail)
+        return visible(detail)[:_DETAIL_LENGTH_MAX]
     except (InvalidJson, KeyError, TypeError):
         return "not a problem document: is it a proxy?"
 

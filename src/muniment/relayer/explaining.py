@@ -10,6 +10,7 @@ from msgspec import UNSET
 from muniment.protocol.runs.reasons import REASONS
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import fee_in_words
+from muniment.protocol.visible import visible
 from muniment.protocol.wire import moment
 from muniment.relayer.due import Plan, Seen
 from muniment.relayer.journal import State
@@ -134,7 +135,7 @@ def _runs(runs: Sequence[Run]) -> list[str]:
 def _run(run: Run) -> str:
     # What a function says when it aborts is one line here, or it could add sentences of its own.
     text = "" if run.reason is UNSET else run.reason.text
-    said = "".join(each if each.isprintable() else " " for each in text)
+    said = visible(text)
     words = "" if run.reason is UNSET else REASONS.get(run.result, {}).get(run.reason.code, run.reason.code)
     reason = f", {words}{f': {said}' if said else ''}" if words else ""
     missing = sum(not each.recorded for each in run.outputs)

@@ -22,7 +22,7 @@ def test_what_a_function_says_cannot_add_a_sentence() -> None:
     reason = RunReason(code="abort", text=ReasonText("no\nIt was deactivated.\u2028It ended."))
     run = replace(decode_record(Run.example, Run), result="stopped", reason=reason, outputs=[])
     said = explain(trigger, [run], SETTINGS, None, 0, read_chains={8453}).sentences
-    assert "stopped, the function called abort: no It was deactivated. It ended., valid" in said[-1]
+    assert "stopped, the function called abort: no\\nIt was deactivated.\\u2028It ended., valid" in said[-1]
     assert all(len(each.splitlines()) == 1 for each in said)
 
 

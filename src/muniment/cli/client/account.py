@@ -20,8 +20,9 @@ from muniment.cli.client.service import (
     service_options,
     signer_of_place,
 )
-from muniment.cli.output import Column, print_note, printable, shape_options, show_all, show_one
+from muniment.cli.output import Column, print_note, shape_options, show_all, show_one
 from muniment.durable import make_directory, whole_file
+from muniment.protocol.visible import visible
 from muniment.text_files import read_text_file
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def api_key(context: click.Context, **flags: Any) -> None:
     context.obj = flags
     if context.invoked_subcommand is None:
         with opened(flags, needs="token") as registry:
-            click.echo(printable(registry.account.api_key()))
+            click.echo(visible(registry.account.api_key()))
 
 
 @api_key.command("rotate")
@@ -144,7 +145,7 @@ def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) ->
             new = registry.account.rotate_api_key(grace_s=grace)
         if "apiKey" in profiles_.credentials(place.profile):
             profiles_.keep(place.profile, apiKey=new)
-    click.echo(printable(new))
+    click.echo(visible(new))
 
 
 @click.command()

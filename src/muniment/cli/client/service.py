@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from muniment.cli import output
-from muniment.cli.output import printable
+from muniment.protocol.visible import visible
 
 if TYPE_CHECKING:
     from muniment.client import Checkpoint, Registry
@@ -91,7 +91,7 @@ def failures() -> Generator[None]:
     except BrokenPipeError:  # click ends silently: the reader of the output has gone
         raise
     except Forged as error:
-        raise ForgedError(f"FORGED: {printable(str(error))}\n{_judgement(error)}") from error
+        raise ForgedError(f"FORGED: {visible(str(error))}\n{_judgement(error)}") from error
     except (NotARegistry, Unreachable) as error:
         raise TryAgainError(_unanswered(error)) from error
     except Refusal as error:
@@ -99,14 +99,14 @@ def failures() -> Generator[None]:
     except NotSignedBy as error:
         raise FailedError(f"{error}: is it the wallet of this profile? See --wallet") from error
     except CannotSign as error:
-        raise FailedError(printable(str(error))) from error
+        raise FailedError(visible(str(error))) from error
     except ImportError as error:
         if error.name is not None:  # a module of this package
             raise
         text = "the environment names a SOCKS proxy (ALL_PROXY, HTTPS_PROXY): unset it, or name an HTTP proxy"
         raise UsageFailedError(text) from error
     except (ValueError, OSError) as error:
-        raise UsageFailedError(printable(str(error))) from error
+        raise UsageFailedError(visible(str(error))) from error
 
 
 def _judgement(error: Forged) -> str:
@@ -122,7 +122,7 @@ def _unanswered(error: NotARegistry | Unreachable) -> str:
     """The message and the next step where no registry answered."""
     from muniment.client.failures import Unreachable
 
-    said = printable(str(error))
+    said = visible(str(error))
     if isinstance(error, Unreachable):
         return f"{said}.{' The request may have arrived.' if error.sent else ''} Try again, or see --url"
     parts = urlsplit(error.url)
@@ -136,11 +136,11 @@ def _unanswered(error: NotARegistry | Unreachable) -> str:
 def _refused(refusal: Refusal) -> FailedError:
     from muniment.protocol import errors
 
-    lines = [printable(f"{refusal.code}: {refusal.detail}" if refusal.code else refusal.detail)]
+    lines = [visible(f"{refusal.code}: {refusal.detail}" if refusal.code else refusal.detail)]
     for fault in refusal.faults:
         shown = [fault.pointer or fault.parameter, None if fault.detail in refusal.detail else fault.detail]
         if any(shown):
-            lines.append(printable(f"  {': '.join(filter(None, shown))}"))
+            lines.append(visible(f"  {': '.join(filter(None, shown))}"))
     reply = refusal.answer
     if reply is not None and not refusal.code:
         # A page of a proxy, or an answer of another program.
@@ -157,7 +157,7 @@ def _refused(refusal: Refusal) -> FailedError:
     if step:
         lines.append(f"Next: {step}")
     if reply is not None and (request_id := reply.headers.get("x-request-id")):
-        lines.append(printable(f"Request id: {request_id}"))
+        lines.append(visible(f"Request id: {request_id}"))
     return kind("\n".join(lines))
 
 

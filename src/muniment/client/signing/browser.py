@@ -30,6 +30,7 @@ from muniment.client.signers import with_domain_type
 from muniment.protocol.errors import InvalidAddress, InvalidJson
 from muniment.protocol.evm.address import Address
 from muniment.protocol.json_text import parse_json
+from muniment.protocol.visible import visible
 
 # A person finds the wallet, reads, and agrees.
 _SECONDS_MAX: Final = 600.0
@@ -226,8 +227,8 @@ def _elsewhere(asked: Mapping[str, Any]) -> str:
     if asked["method"] == "address":
         return "\nOr paste the address of your account here."
     if asked["method"] == "text":
-        # As JSON if the text has characters that control or reorder a terminal.
-        text = asked["text"] if asked["text"].isprintable() else json.dumps(asked["text"])
+        # As JSON if the text has characters that control or reorder a terminal, or show nothing.
+        text = asked["text"] if visible(asked["text"]) == asked["text"] else json.dumps(asked["text"])
         return f"\nOr sign this text elsewhere (personal_sign), and paste the signature here: {text}"
     data = json.dumps(asked["data"])
     return f"\nOr sign these typed data elsewhere (eth_signTypedData_v4), and paste the signature here: {data}"

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import InvalidWasm
+from muniment.protocol.visible import visible
 
 if TYPE_CHECKING:
     from wasmtime import Engine
@@ -291,4 +292,4 @@ def _validate(module: bytes | bytearray) -> None:
 def _reason(message: str) -> str:
     """The message of wasmtime on one line, with a bounded length."""
     words = " ".join(message.replace("Caused by:", " ").split())
-    return "".join(letter if letter.isprintable() else "?" for letter in words[:_REASON_LENGTH])
+    return visible(words[:_REASON_LENGTH])[:_REASON_LENGTH]

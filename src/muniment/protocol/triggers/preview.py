@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -15,20 +14,10 @@ from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Preview, Values
 from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
+from muniment.protocol.visible import visible
 from muniment.protocol.wire import DATED_MS_MAX, encode, iso_time
 
 RUNS_SHOWN: Final = 5
-# Invisible letters, marks and symbols: the characters of Default_Ignorable_Code_Point that are neither formats nor
-# unassigned (Unicode, DerivedCoreProperties.txt), and the empty Braille pattern.
-_UNSEEN: Final = frozenset(
-    map(
-        chr,
-        (
-            0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10),
-            0xFFA0, *range(0xE0100, 0xE01F0),
-        ),
-    )
-)  # fmt: skip
 
 
 def _unnamed(_chain_id: int, _token: Address) -> str:
@@ -61,21 +50,10 @@ def preview_of(
         f"This is version {values.version} of the trigger, under the domain {domain.name}.",
     ]
     return Preview(
-        summary=[_visible(each) for each in summary],
+        summary=[visible(each) for each in summary],
         next_runs=[iso_time(run) for run in runs],
-        warnings=[_visible(each) for each in _warnings(values, domain, runs)],
+        warnings=[visible(each) for each in _warnings(values, domain, runs)],
     )
-
-
-def _visible(text: str) -> str:
-    """`text` with JSON escapes for characters that are invisible, or move or reorder others.
-
-    `isprintable` is false for controls, formats (such as marks of writing direction), separators of lines and
-    paragraphs, spaces other than U+0020, and unassigned or private characters.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(each if each.isprintable() and each not in _UNSEEN else json.dumps(each)[1:-1] for each in text)
 
 
 def _token_in_words(value: Any, token_name: Callable[[int, Address], str]) -> str:

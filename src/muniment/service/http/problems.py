@@ -9,6 +9,7 @@ import msgspec
 
 from muniment.protocol import errors
 from muniment.protocol.errors import BY_CODE, Fault, Refusal
+from muniment.protocol.visible import visible
 from muniment.protocol.wire import encode
 from muniment.service.http.reply import JSON, NO_STORE, Ready
 from muniment.service.http.request import media_ranges, named_quality, quality
@@ -122,17 +123,18 @@ def problem(
     `root` is the root of the service, for a client.
     """
     status = status_of(type(refusal))
-    faults = [FaultShown(fault.detail, fault.pointer, fault.parameter) for fault in refusal.faults]
+    detail = visible(refusal.detail, keeps="\n")
+    faults = [FaultShown(visible(fault.detail, keeps="\n"), fault.pointer, fault.parameter) for fault in refusal.faults]
     document: dict[str, Any] = {
         "type": f"{root}errors/{refusal.code}",
         "title": refusal.title,
         "status": status,
         "code": refusal.code,
-        "detail": refusal.detail,
+        "detail": detail,
         "errors": faults,
         "requestId": request_id,
-        "message": refusal.detail,
-        "content": {"message": refusal.detail, "errors": [_fault_text(fault) for fault in refusal.faults]},
+        "message": detail,
+        "content": {"message": detail, "errors": [_fault_text(fault) for fault in refusal.faults]},
         **refusal.facts,
     }
     media_type = (b"content-type", PROBLEM_TYPE.encode()) if _wants_problem(accept) else JSON
@@ -150,7 +152,7 @@ def _wants_problem(accept: str) -> bool:
 
 def _fault_text(fault: Fault) -> str:
     place = fault.pointer or fault.parameter
-    return f"{place}: {fault.detail}" if place else fault.detail
+    return visible(f"{place}: {fault.detail}" if place else fault.detail, keeps="\n")
 
 
 def problem_headers(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:

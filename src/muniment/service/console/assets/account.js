@@ -1,7 +1,7 @@
 // The account: whose it is, the log-in, balances, the API key, and the profile.
 
 import { ask, call } from "./api.js";
-import { element, fill, find, labelled, messageOf } from "./dom.js";
+import { element, fill, find, labelled, messageOf, strange } from "./dom.js";
 import { identity, leave, session } from "./identity.js";
 import { logIn } from "./session.js";
 
@@ -165,7 +165,7 @@ function table(rows) {
 /** @param {any} row */
 function tokenOf(row) {
   const logo = String(row.logo ?? row.icon ?? "");
-  const name = element("bdi", {}, `${row.symbol ?? ""} ${row.name ?? ""}`);
+  const name = strange(`${row.symbol ?? ""} ${row.name ?? ""}`);
   return element("span", {}, logo.startsWith("data:image/") ? element("img", { src: logo, alt: "", width: 16, height: 16 }) : null, name);
 }
 
@@ -179,7 +179,7 @@ function amount(raw, decimals, symbol) {
   const digits = raw.padStart(decimals + 1, "0");
   const whole = BigInt(digits.slice(0, digits.length - decimals) || "0").toLocaleString("en");
   const rest = decimals ? digits.slice(-decimals).replace(/0+$/, "") : "";
-  return element("span", { title: raw }, `${whole}${rest ? `.${rest}` : ""} ${symbol ?? ""}`);
+  return element("span", { title: raw }, `${whole}${rest ? `.${rest}` : ""} `, strange(symbol ?? ""));
 }
 
 /**

@@ -1,7 +1,7 @@
 // Deploy a bundle: its CID is computed here, before anything is sent, and compared with the registry's answer.
 
 import { Problem, call, root, upload } from "./api.js";
-import { element, fill, find, labelled, messageOf } from "./dom.js";
+import { element, fill, find, labelled, messageOf, strange } from "./dom.js";
 import { session } from "./identity.js";
 import { bundleCid } from "./proofs/content.js";
 
@@ -58,7 +58,7 @@ async function look(given, profile, told) {
     const milliseconds = Math.round(performance.now() - begun);
     const [known] = await call(`functions?cids=${cid}`);
     const facts = element("dl", { class: "facts" },
-      element("dt", {}, "Function"), element("dd", {}, `${words.name} ${words.version}`),
+      element("dt", {}, "Function"), element("dd", {}, strange(words.name), " ", strange(words.version)),
       element("dt", {}, "Size"), element("dd", {}, `${(json.length + module.length).toLocaleString("en")} bytes`),
       element("dt", {}, "CID"), element("dd", { class: "mono", id: "cid" }, cid, ` computed here in ${milliseconds} ms`));
     const send = element("button", { type: "button", class: "first" }, known ? "Deploy again" : "Log in and deploy");

@@ -38,15 +38,18 @@ export function fill(parent, ...children) {
   parent.replaceChildren(...element("div", {}, ...children).childNodes);
 }
 
-// Characters that are invisible, or move or reorder their neighbours; the pages of the registry name them as well.
-const UNSEEN = /([\p{C}\p{Zl}\p{Zp}])/u;
+// Characters that show nothing, or move or reorder their neighbours; the pages of the registry name them as well.
+const UNSEEN = /([\p{C}\p{DI}\p{Zl}\p{Zp}\u2800]|(?! )\p{Zs})/u;
+// Of a text of spaces alone each is named.
+const BLANK = /^\s+$/;
 
 /**
  * The text of a stranger, apart from the direction of writing around it; unseen characters are named.
  * @param {string} text
  */
 export function strange(text) {
-  return element("bdi", {}, ...text.split(UNSEEN).map((part, at) => at % 2 && part !== "\n"
+  const isBlank = BLANK.test(text);
+  return element("bdi", {}, ...text.split(isBlank ? /(.)/su : UNSEEN).map((part, at) => at % 2 && (isBlank || part !== "\n")
     ? element("span", { class: "unseen" }, `U+${(part.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`)
     : part));
 }

@@ -1,6 +1,6 @@
 // Wallets in the browser (EIP-1193), as they announce themselves (EIP-6963), and the one of this tab.
 
-import { element, fill } from "./dom.js";
+import { element, fill, strange } from "./dom.js";
 import { remember, remembered } from "./identity.js";
 
 /** @typedef {{request: (asked: {method: string, params?: unknown[]}) => Promise<any>, on?: (name: string, listener: (given: any) => void) => void}} Provider */
@@ -191,5 +191,5 @@ function offered() {
  */
 function offer(info, onChoice) {
   const icon = info.icon?.startsWith("data:image/") ? element("img", { src: info.icon, alt: "", width: 24, height: 24 }) : null;
-  return element("button", { type: "button", click: onChoice }, icon, String(info.name).slice(0, 60));
+  return element("button", { type: "button", click: onChoice }, icon, strange(String(info.name).slice(0, 60)));
 }

@@ -1,6 +1,6 @@
 // Who reads, in the one place of the header that says so: nobody, a connected wallet, or an address that has logged in.
 
-import { element, fill, find } from "./dom.js";
+import { element, fill, find, strange } from "./dom.js";
 import { showButton } from "./frame.js";
 import { identity, leave, remembered, session } from "./identity.js";
 
@@ -37,7 +37,7 @@ function menuOf({ address, isLoggedIn, name }) {
       element("span", { class: isLoggedIn ? "state active" : "state" }, `${address.slice(0, 6)}…${address.slice(-4)}`),
       element("span", { class: "word" }, ` ${state}`)),
     element("div", {},
-      name ? element("span", { class: "faint" }, name) : null,
+      name ? element("span", { class: "faint" }, strange(name)) : null,
       element("a", { href: pageOf(`account?address=${address}`) }, "Your triggers"),
       element("a", { href: pageOf(`addresses/${address}`) }, "Public page"),
       element("button", { type: "button", click: leave }, isLoggedIn ? "Log out" : "Disconnect")));

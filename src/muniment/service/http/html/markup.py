@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from html import escape
 from typing import Final, LiteralString, TypeAlias, cast
 
+from muniment.protocol.visible import visible
+
 # Templates kept, split at their places: the code has some two hundred.
 _TEMPLATES_KEPT: Final = 512
-# Characters that are invisible, or move or reorder their neighbours (Unicode categories: controls, formats,
-# surrogates, private use, unassigned, line and paragraph separators).
-_UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_LINE_END: Final = "\n"
 
 
 class Html(str):
@@ -50,14 +49,12 @@ def style_element(sheet: str) -> Html:
 
 def strange(text: str) -> Html:
     """The text of a stranger, apart from the direction of writing around it; unseen characters are named."""
-    if text.isascii() and text.isprintable():  # most texts: a quick look is enough
-        return Html(f"<bdi>{escape(text)}</bdi>")
-    return Html(f"<bdi>{''.join(_visible(each) for each in text)}</bdi>")
+    return Html(f"<bdi>{visible(escape(text), keeps=_LINE_END, written=_marked)}</bdi>")
 
 
 def seen(text: str) -> str:
     """The text of a stranger where no markup can be, such as a title: unseen characters are named."""
-    return "".join(f"U+{ord(each):04X}" if _is_unseen(each) else each for each in text)
+    return visible(text, keeps=_LINE_END, written=_named)
 
 
 @lru_cache(maxsize=_TEMPLATES_KEPT)
@@ -82,11 +79,9 @@ def _only_markup(part: Html) -> str:
     return part if isinstance(cast("object", part), Html) else escape(part)
 
 
-def _visible(character: str) -> str:
-    if not _is_unseen(character):
-        return escape(character)
-    return f'<span class="unseen">U+{ord(character):04X}</span>'
+def _named(character: str) -> str:
+    return f"U+{ord(character):04X}"
 
 
-def _is_unseen(character: str) -> bool:
-    return character != "\n" and unicodedata.category(character) in _UNSEEN_CATEGORIES
+def _marked(character: str) -> str:
+    return f'<span class="unseen">{_named(character)}</span>'
