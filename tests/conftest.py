@@ -31,7 +31,7 @@ from lent_blocks import LentBlocks
 from limitless import unlimited_settings
 from memory_disk import use_memory
 from migrated import migrated_sqlite
-from muniment.chains import token_lists
+from muniment.chains import token_lists, tokens
 from muniment.service.app import Application, build_context
 from muniment.service.context import Context
 from muniment.service.running.settings import Settings
@@ -151,7 +151,7 @@ _read_packaged = cache(_read_tokens)
 
 
 def _tokens(path: Path) -> list[token_lists.Token]:
-    return list(_read_packaged(path)) if path == token_lists.PACKAGED_LIST else _read_tokens(path)
+    return list(_read_packaged(path)) if path == tokens.PACKAGED_LIST else _read_tokens(path)
 
 
 token_lists._read = _tokens

@@ -111,6 +111,11 @@ async def test_fees_are_in_tokens_where_all_chains_that_may_be_meant_agree(opera
     for words in ("1.25 USDC", "0.000000000007 ETH", "0.6 USDC", "1.5 DAI", "quick", "cannot be told"):
         assert words in shown, words
     assert f"1250000 base units of {USDC}" in page
+    # USDC of Base is not known on the chain of the other operation, nor where the chain of one cannot be read.
+    for number, other in enumerate(((1, transfer_data(chain_id=10)), (2, "0x01")), start=7):
+        both = replace(several((0, swap_data()), other, maxFees=fees), number=number)
+        shown = await text_of(operator, await operator.recorded(both))
+        assert "1 250 000 of 0x8335…2913" in shown, shown
     unknown = await operator.recorded(one(0, "0x01", maxFees=fees, proposals=[offer]))
     shown = await text_of(operator, unknown)
     assert "7 000 000 of the chain's coin" in shown  # ETH, BNB, POL: nobody knows which

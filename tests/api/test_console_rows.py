@@ -38,11 +38,11 @@ GIVEN: dict[str, Any] = {
 TRIGGERS: dict[str, tuple[dict[str, str], dict[str, Any], dict[str, Any], list[str]]] = {
     "amounts": (
         PAY, GIVEN, cron(schedule="30 9 * * *"),
-        ["Base · pay 1.5 USDC · Base · into ETH · Base · 3 more", "every day at 09:30", "next in 13 hours"],
+        ["Base · pay 1.5 USDC (1500000) · Base · into ETH · Base · 3 more", "every day at 09:30", "next in 13 hours"],
     ),
     "unknown token": (
         {"pay": "TokenAmount"}, {"pay": {"token": {"address": Wallet(9).address, "chainId": "77"}, "amount": "0.25"}},
-        cron(), ["pay 0.25 0x", "· chain 77"],
+        cron(), ["pay 0.25 of 0x", "· chain 77"],
     ),
     "hex": (
         {"chainId": "uint32", "into": "Token"}, {"chainId": "0x3e7", "into": {"address": COIN, "chainId": "0x2105"}},
@@ -58,7 +58,7 @@ TRIGGERS: dict[str, tuple[dict[str, str], dict[str, Any], dict[str, Any], list[s
     "token by address": (
         {"chainId": "uint32", "token": "address", "amount": "uint256"},
         {"chainId": "8453", "token": USDC, "amount": "1500000"}, cron(),
-        ["Base · token USDC · amount 1 500 000"],
+        ["Base · 1.5 USDC (1500000)"],
     ),
     "the token of another chain": (
         {"chainId": "uint32", "token": "address"}, {"chainId": "1", "token": USDC}, cron(),
@@ -68,7 +68,14 @@ TRIGGERS: dict[str, tuple[dict[str, str], dict[str, Any], dict[str, Any], list[s
         {"fromChain": "uint32", "toChain": "uint32", "token": "address"},
         {"fromChain": 999, "toChain": 8453, "token": USDC}, cron(), [f"· Base · token {USDC[:6]}…{USDC[-4:]}"],
     ),
-    "a text": ({"memo": "string"}, {"memo": "x" * 60}, cron(), [f"memo {'x' * 23}…"]),
+    "a text": ({"memo": "string"}, {"memo": "x" * 60}, cron(), [f"memo {'x' * 11}…{'x' * 12}"]),
+    "amounts after everything else": (
+        {"a": "string", "b": "string", "c": "string", "d": "bool", "chain": "uint8", "token": "address"}
+        | {"amount": "uint256", "maxAmountIn": "uint256", "tokenIn": "address"},
+        {"a": "1", "b": "2", "c": "3", "d": True, "chain": 100, "token": COIN, "amount": str(10**18), "maxAmountIn": 7}
+        | {"tokenIn": USDC}, cron(),
+        [f"a 1 · 1 xDAI (1000000000000000000) · maxAmountIn 7 base units of {USDC[:6]}…{USDC[-4:]} · 4 more"],
+    ),
     "event": (
         {}, {}, event(topics=[[event_topic("Transfer(address,address,uint256)")]]),
         ["on Transfer · Base"],
@@ -94,6 +101,21 @@ async def test_the_row_of_a_trigger_says_what_it_may_do_and_when(reader: httpx2.
     assert f'<a class="row" href="../console/triggers/{sig}">' in page
     assert "onerror=" not in page.replace("&quot;", "")[: page.index("<main")]
     assert ("· USDC on Base" in await shown(reader, f"/console/triggers/{sig}")) == (name == "token by address")
+
+
+@pytest.mark.one_engine
+async def test_money_is_said_before_it_moves_wherever_a_trigger_is(reader: httpx2.AsyncClient) -> None:
+    kinds = {"chainId": "uint32", "tokenIn": "address", "amountIn": "uint256", "minAmountOut": "uint256"}
+    given = {"chainId": "8453", "tokenIn": USDC, "amountIn": "12500000", "minAmountOut": "9"}
+    cid = await deploy(reader, Bundle("Sell", "1.0.0", "Sells", inputs=kinds))
+    trigger = await register(reader, TriggerDraft(cid, inputs=kinds, input=given, config=cron()))
+    said = "amountIn 12.5 USDC (12500000)"
+    page = f"/console/triggers/{trigger['sig']}"
+    for path in ("/console/triggers", page, f"/console/account?address={trigger['signer']}"):
+        assert said in await shown(reader, path), path
+    whole = (await reader.get(page)).text
+    assert f"Sell every 6 hours, Base · {said} · minAmountOut 9 · Muniment</title>" in whole
+    assert f'inputs: Base · {said} · minAmountOut 9"' in whole  # of the dialog that asks before it stops
 
 
 def one(op: int, data: str, **members: Any) -> IntentDraft:

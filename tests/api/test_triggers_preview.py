@@ -56,9 +56,24 @@ async def test_an_amount_of_a_known_token_is_named(client: httpx2.AsyncClient) -
         "other": {**usdc, "chainId": "10"},
     }  # fmt: skip
     text = "\n".join((await preview(client, params(cid, input=given)))["summary"])
-    assert '"amount":"1.5"} (1.5 USDC on Base).' in text
+    assert 'Its input much is 1.5 USDC (1500000) on Base, signed as {"token":{' in text
     assert "(xDAI on Gnosis)." in text
     assert "on OP Mainnet" not in text
+
+
+async def test_an_amount_is_named_after_the_token_that_belongs_to_it(client: httpx2.AsyncClient) -> None:
+    inputs = {"chainId": "uint32", "token": "address", "amount": "uint256"}
+    cid = await deploy(client, Bundle(inputs=inputs))
+    usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+    for chain_id, of_token, of_amount in (
+        (8453, f'"{usdc}" (USDC on Base)', "1 USDC (1000000) on Base"),
+        (10, f'"{usdc}"', f"1000000 base units of {usdc} on OP Mainnet"),
+    ):
+        given = {"chainId": chain_id, "token": usdc, "amount": "1000000"}
+        summary = (await preview(client, params(cid, input=given)))["summary"]
+        assert summary[2:5] == [
+            f"Its input chainId is {chain_id}.", f"Its input token is {of_token}.", f"Its input amount is {of_amount}."
+        ]  # fmt: skip
 
 
 async def test_the_next_runs_are_after_now(client: httpx2.AsyncClient, clock: Clock) -> None:

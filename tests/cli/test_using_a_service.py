@@ -66,7 +66,9 @@ def test_a_function_is_deployed_shown_and_downloaded(person: Person, tmp_path: P
 def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     options = draft(cid, "3.0.0")
-    assert "may run in your name" in person.json("triggers", "preview", *options)["summary"][0]
+    summary = person.json("triggers", "preview", *options)["summary"]
+    assert "may run in your name" in summary[0]
+    assert "Its input amount is 1 USDC (1000000) on Base." in summary
     trigger = person.json("triggers", "create", *options)
     assert (trigger["signer"], trigger["input"]) == (person.wallet.address, SAMPLE_INPUT)
     sig = trigger["sig"]
@@ -78,6 +80,8 @@ def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_pat
     assert sig not in shown
     assert "Transfer" in shown
     assert "every 6 hours" in shown
+    assert "1 USDC (1000000) on Base" in shown
+    assert "amounts      1 USDC (1000000) on Base" in person.done("triggers", "show", sig, "--columns")
     assert person.json("triggers", "show", f"{sig[:10]}…") == trigger
     assert sig in person.done(*mine, "--columns", "--whole")
     second = person.json("triggers", "create", *draft(cid, "3.0.1"), "--fee-limit", "50000000000000000")["sig"]

@@ -93,7 +93,7 @@ async def test_an_amount_of_a_known_token_is_typed_in_its_units(window: Window, 
         await page.get_by_label("Chain").first.select_option("8453")
         await page.get_by_label("Token", exact=True).select_option("USDC")
         await expect(page.locator("#wizard")).to_contain_text("= 1500000 base units")
-        await expect(page.locator(".preview")).to_contain_text("(1.5 USDC on Base)")
+        await expect(page.locator(".preview")).to_contain_text("1.5 USDC (1500000) on Base")
         usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
         assert message(watch)["input"] == {"much": {"token": {"address": usdc, "chainId": "8453"}, "amount": "1.5"}}
         assert await violations(page) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,14 +12,10 @@ from urllib.parse import urlsplit
 import structlog
 
 from muniment import durable
-from muniment.chains.catalogue import NATIVE, Chain
 from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list, read_token_list
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.text_files import read_text_file
-
-# The list that comes with the package: the tokens most in use on the chains of `chains.catalogue`.
-PACKAGED_LIST: Final = Path(__file__).with_name("tokens.json")
 
 # More lists are a mistake in the configuration: together, 32 lists may hold 320,000 tokens.
 LISTS_MAX: Final = 32
@@ -136,16 +132,6 @@ class TokenLists:
             for token in self._found[source]:
                 merged.setdefault(token.chain_id, {}).setdefault(token.address, token)
         return merged
-
-
-def unit_of(
-    token: Address, chain_id: int, chains: Mapping[int, Chain], lists: TokenLists
-) -> tuple[str, int] | None:  # fmt: skip
-    """The symbol and the decimals of a token, or of the coin, of a chain; None if it is unknown."""
-    if token == NATIVE and chain_id in chains:
-        return chains[chain_id].native_symbol, chains[chain_id].native_decimals
-    found = lists.token(chain_id, token)
-    return (found.symbol, found.decimals) if found else None
 
 
 def _check_url(url: str) -> None:

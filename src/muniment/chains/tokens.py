@@ -20,6 +20,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -31,6 +32,8 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.wire import decode_text, encode, refusal_of
 
+# The list that comes with the package: the tokens most in use on the chains of `chains.catalogue`.
+PACKAGED_LIST: Final = Path(__file__).with_name("tokens.json")
 # The largest list in common use has about 10,000 tokens and 3 MB.
 LIST_BYTES_MAX: Final = 4 * 1024 * 1024
 # tokenlist.schema.json: maxItems of `tokens`, maxLength of `name` and `symbol`, maximum of `decimals`.

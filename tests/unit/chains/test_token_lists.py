@@ -14,8 +14,7 @@ from token_list_documents import DAI, USDC, document, entry
 
 from each_row import each_row
 from muniment.chains.catalogue import CATALOGUE
-from muniment.chains.token_lists import PACKAGED_LIST
-from muniment.chains.tokens import LIST_BYTES_MAX, Token, default_logo, parse_token_list
+from muniment.chains.tokens import LIST_BYTES_MAX, PACKAGED_LIST, Token, default_logo, parse_token_list
 
 SOLANA = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 

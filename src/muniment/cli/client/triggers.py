@@ -41,6 +41,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _FILE_BYTES_MAX: Final = 1024 * 1024
 # Options of a draft, by their parameters, besides those that say when it runs.
 _OTHERS: Final = {"cid": "--function", "inputs": "--input", "fee_limit": "--fee-limit", "description": "--description"}
+# Amounts of a trigger in its row.
+_AMOUNTS_MAX: Final = 2
 _SAFE_INTEGER_MAX: Final = 2**53 - 1
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,15}")
 
@@ -288,6 +290,11 @@ def deactivate(sigs: Sequence[str], *, yes: bool, as_json: bool | None, **flags:
             if sig != given:
                 print_note(f"{given} is {sig}")
         if not yes and sys.stdin.isatty():
+            for each in map(registry.triggers.get, found):
+                what = ", ".join(
+                    filter(None, (_function(registry, each.function_cid), _when(each.config), _amounts(each)))
+                )
+                print_note(f"{short(each.sig)} {what}")
             what = "this trigger" if len(sigs) == 1 else f"{len(sigs)} triggers"
             click.confirm(f"Permanently deactivate {what}?", abort=True, err=True)
         done = registry.triggers.deactivate(found)
@@ -334,6 +341,7 @@ def _columns(registry: Registry, *, whole: bool) -> list[Column]:
         Column("SIGNATURE", lambda each: short(each.sig, whole=whole)), Column("STATUS", _status, is_status=True),
         Column("FUNCTION", lambda each: _function(registry, each.function_cid), may_be_cut=True),
         Column("WHEN (UTC)", lambda each: _when(each.config), may_be_cut=True),
+        Column("AMOUNTS", lambda each: _amounts(each, shown_max=_AMOUNTS_MAX)),
         Column("END", lambda each: "" if _status(each) == "deactivated" else until_ms(each.end_date)),
         Column("CREATED", lambda each: ago(each.created_at)),
         Column("SIGNER", lambda each: short_address(each.signer, whole=whole)),
@@ -365,6 +373,22 @@ def _when(config: Mapping[str, Any]) -> str:
     return f"on {event_name(config['topics']) or 'an event'} of {config['contract']} on chain {config['chainId']}"
 
 
+def _amounts(trigger: Trigger, *, shown_max: int | None = None) -> str:
+    """The amounts that a trigger names, such as `1 USDC (1000000) on Base`; the rest is counted."""
+    from muniment.chains.units import packaged_catalogue
+    from muniment.protocol.triggers.amounts import kinds_of_inputs, money_of
+
+    catalogue = packaged_catalogue()
+    named = short_address if shown_max else str
+    lines = [
+        f"{'' if each.names[0] == 'amount' else f'{each.names[0]} '}{each.words(catalogue, named)}"
+        for each in money_of(trigger.input, kinds_of_inputs(trigger.types), catalogue)
+        if each.figure
+    ]
+    left = len(lines[shown_max:]) if shown_max else 0
+    return ", ".join([*lines[:shown_max], *([f"{left} more"] if left else [])])
+
+
 def _end(trigger: Trigger) -> str:
     from msgspec import UNSET
 
@@ -387,7 +411,7 @@ def _members(trigger: Trigger) -> dict[str, str]:
     return {
         "signature": trigger.sig, "signer": trigger.signer, "function": trigger.function_cid,
         "version": trigger.version, "when": _when(trigger.config), "config": encode(trigger.config).decode(),
-        "input": encode(trigger.input).decode(),
+        "input": encode(trigger.input).decode(), "amounts": _amounts(trigger) or "none named",
         "fee limit": "none" if limit == "0" else fee_in_words(limit), "validations": str(trigger.min_validations),
         "end": _end(trigger), "status": f"{_status(trigger)} {claimed}", **ended,
         "created": f"{ago(trigger.created_at)} {claimed}", "description": f"{trigger.description} {claimed}",

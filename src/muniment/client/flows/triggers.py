@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET, field
 from msgspec.structs import replace
 
+from muniment.chains.units import packaged_catalogue
 from muniment.client import proof
 from muniment.client.answers import Page, check_length, decode
 from muniment.client.failures import Forged
@@ -26,6 +27,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.forms import decode_record
 from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.triggers.amounts import kinds_of_inputs
 from muniment.protocol.triggers.preview import preview_of
 from muniment.protocol.triggers.rules import consent, values_signed
 from muniment.protocol.triggers.typed_data import (
@@ -113,10 +115,11 @@ def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
 
     Raises the refusal that its registration would get, also for what only the service knows, such as its chains.
     """
-    _, values, domain = yield from _checked(session, draft)
+    types, values, domain = yield from _checked(session, draft)
     params = TriggerParams(**{name: getattr(draft, name) for name in TriggerParams.__struct_fields__})
     yield from session.answered(Send("POST", "/triggers/sign-params", encode(params), POSTED))
-    return preview_of(values, domain, time.time_ns() // 1_000_000)
+    kinds = kinds_of_inputs(types)
+    return preview_of(values, kinds, domain, time.time_ns() // 1_000_000, packaged_catalogue())
 
 
 def create(

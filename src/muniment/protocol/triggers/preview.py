@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Any, Final
 
-from muniment.protocol.errors import InvalidAddress
-from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.evm.typed_data import Domain
+from muniment.protocol.triggers.amounts import Catalogue, money_of
 from muniment.protocol.triggers.rules import SECONDS_BELOW
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
@@ -20,24 +19,17 @@ from muniment.protocol.wire import DATED_MS_MAX, encode, iso_time
 RUNS_SHOWN: Final = 5
 
 
-def _unnamed(_chain_id: int, _token: Address) -> str:
-    return ""
-
-
 def preview_of(
-    values: Values, domain: Domain, now_ms: int, token_name: Callable[[int, Address], str] = _unnamed
+    values: Values, kinds: Mapping[str, str], domain: Domain, now_ms: int, catalogue: Catalogue
 ) -> Preview:  # fmt: skip
     """The preview of a trigger with these `values`, which have passed every check.
 
-    `token_name` gives a token of a chain, such as `USDC on Base`; empty if it is unknown.
+    `kinds` are the types of its inputs by name.
     """
     config = values.config
     end_ms = int(config["endDate"])
     runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
-    inputs = [
-        f"Its input {name} is {encode(value).decode()}{_token_in_words(value, token_name)}."
-        for name, value in values.input.items()
-    ]
+    inputs = _inputs(values.input, kinds, catalogue)
     end = f"until {time_in_words(end_ms)}" if end_ms else "without an end"
     limit = values.execution_fee_limit
     fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {fee_in_words(limit)}"
@@ -56,16 +48,18 @@ def preview_of(
     )
 
 
-def _token_in_words(value: Any, token_name: Callable[[int, Address], str]) -> str:
-    """A token or an amount of a known one, such as ` (1.5 USDC on Base)`; empty for other values."""
-    given: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    token = given.get("token", given)
-    try:
-        name = token_name(int(str(token["chainId"]), 0), Address.parse(token["address"]))
-    except (InvalidAddress, KeyError, TypeError, ValueError):
-        return ""
-    amount = f"{given['amount']} " if "amount" in given else ""
-    return f" ({amount}{name})" if name else ""
+def _inputs(inputs: Mapping[str, Any], kinds: Mapping[str, str], catalogue: Catalogue) -> list[str]:
+    """A sentence for each input: amounts in units with the base units, other values as they are signed."""
+    said = {name: encode(value).decode() for name, value in inputs.items()}
+    for each in money_of(inputs, kinds, catalogue):
+        name, token_name = each.names[0], each.names[-1]
+        token = each._replace(amount=None, whole="")
+        if token_name != name or not each.figure:
+            said[token_name] += f" ({token.words(catalogue)})" if each.unit else ""
+        if each.figure:
+            signed = f", signed as {said[name]}" if each.whole else ""
+            said[name] = f"{each.words(catalogue)}{signed}"
+    return [f"Its input {name} is {words}." for name, words in said.items()]
 
 
 def _when(config: Mapping[str, Any]) -> str:

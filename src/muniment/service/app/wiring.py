@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar, cast
 from muniment.chains.catalogue import Chain, load_chains
 from muniment.chains.holdings import Holdings
 from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
-from muniment.chains.token_lists import PACKAGED_LIST, TokenLists
+from muniment.chains.token_lists import TokenLists
+from muniment.chains.tokens import PACKAGED_LIST
 from muniment.outgoing import Outgoing
 from muniment.service.auth.secrets import RingFile, parse_secrets, ring_of
 from muniment.service.blocks import block_directory, open_blocks, place_of_blocks

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.topics import event_name
+from muniment.protocol.triggers.amounts import chains_of, kinds_of_inputs, money_of
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import schedule_in_words
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from muniment.chains.catalogue import Chain
     from muniment.protocol.intents.types import AnyIntent
+    from muniment.protocol.triggers.amounts import Money
     from muniment.protocol.triggers.types import Trigger
     from muniment.service.console.words import Operation, Tokens
 
@@ -93,48 +95,45 @@ def _joined(lines: Sequence[Html], between: str, noun: str) -> Html:
 
 
 def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) -> Html | None:
-    """The inputs of a trigger: chains and tokens by name, amounts in units; None if it has none."""
-    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
-    named = chains_of(trigger)
+    """The inputs of a trigger: chains and tokens by name, all amounts in units, the rest as far as there is room.
+
+    None if it has none.
+    """
+    kinds = kinds_of_inputs(trigger.types)
+    places = chains_of(trigger.input, kinds)
+    money = {each.names[0]: each for each in money_of(trigger.input, kinds, tokens.catalogue)}
+    paired = {name for each in money.values() for name in each.names[1:]}
+    amounts = {name for name, each in money.items() if each.figure}
+    others = [name for name in trigger.input if name not in paired | amounts]
+    left = others[max(_INPUTS_MAX - len(amounts), 0) :]
     shown = [
-        html("{}", chain_name(named[name], chains))
-        if named.get(name) in chains
-        else html("{} {}", strange(name), _input(value, kinds.get(name, ""), tokens, chains, named.values()))
-        for name, value in list(trigger.input.items())[:_INPUTS_MAX]
+        _money(money[name], kinds, tokens)
+        if name in money
+        else html("{}", chain_name(places[name], chains))
+        if places.get(name) in chains
+        else html("{} {}", strange(name), _input(value, kinds.get(name, ""), tokens, places.values()))
+        for name, value in trigger.input.items()
+        if name not in paired and name not in left
     ]
-    if not shown:
+    if not trigger.input:
         return None
-    left = len(trigger.input) - len(shown)
-    more = html(" · {} more", left) if left else None
+    more = html(" · {} more", len(left)) if left else None
     return html("{}{}", [html("{}{}", " · " if number else "", each) for number, each in enumerate(shown)], more)
 
 
-def chains_of(trigger: Trigger) -> dict[str, int]:
-    """The chains that the inputs of a trigger name, by the name of the input."""
-    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
-    return {name: _chain_id(value) for name, value in trigger.input.items() if _is_chain(name, kinds.get(name, ""))}
+def _money(money: Money, kinds: Mapping[str, str], tokens: Tokens) -> Html:
+    """`1.5 USDC (1500000)`, after the name of the input if that says more; a Token names its chain."""
+    name = money.names[0]
+    has_chain = kinds[money.names[-1]] != "address"
+    places = " and ".join(tokens.catalogue.chain(each) for each in money.chain_ids) if has_chain else ""
+    return html(
+        "{}{}{}", html("{} ", strange(name)) if name != "amount" else None, tokens.money(money),
+        html(" · {}", places) if places else None,
+    )  # fmt: skip
 
 
-def _is_chain(name: str, kind: str) -> bool:
-    return "chain" in name.lower() and kind.startswith("uint")
-
-
-def _chain_id(value: Any) -> int:
-    """An integer of typed data, which may be decimal or hex in a text."""
-    return int(str(value), 0)
-
-
-def _input(
-    value: Any, kind: str, tokens: Tokens, chains: Mapping[int, Chain], named: Collection[int]
-) -> Html:  # fmt: skip
-    """An input by its type; `named` are the chains that the inputs name, on which an address may be a token."""
-    if kind == "TokenAmount":
-        token, chain_id = _token(value["token"])  # its amount is in whole tokens, as a decimal text
-        amount = _text(str(value["amount"]))
-        return html("{} {} · {}", amount, tokens.name(token, (chain_id,)), chain_name(chain_id, chains))
-    if kind == "Token":
-        token, chain_id = _token(value)
-        return html("{} · {}", tokens.name(token, (chain_id,)), chain_name(chain_id, chains))
+def _input(value: Any, kind: str, tokens: Tokens, named: Collection[int]) -> Html:
+    """Any other input by its type; `named` are the chains that the inputs name, on which an address may be a token."""
     if kind == "address":
         return tokens.name(Address.parse(str(value)), named)
     text = value if isinstance(value, str) else encode(value).decode()
@@ -143,17 +142,14 @@ def _input(
     return _text(text)
 
 
-def _token(value: Any) -> tuple[Address, int]:
-    members = cast("Mapping[str, Any]", value)
-    return Address.parse(str(members["address"])), _chain_id(members["chainId"])
-
-
 def _is_amount(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
 
 
 def _text(text: str) -> Html:
-    return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…")
+    """A text, shortened in its middle: without its end, a number would be another one."""
+    end = _TEXT_MAX // 2
+    return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - end - 1]}…{text[-end:]}")
 
 
 def when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains.catalogue import NATIVE
-from muniment.chains.token_lists import unit_of
+from muniment.chains.units import catalogue_of
 from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.selectors import SELECTOR_BYTES, call_in_words
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Proposal
+from muniment.protocol.triggers.amounts import units
 from muniment.service.console.parts import identifier, shortened
 from muniment.service.http.html.markup import Html, html, strange
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from muniment.chains.token_lists import TokenLists
     from muniment.protocol.evm.hex import HexString
     from muniment.protocol.intents.types import AnyIntent, AnyProposal
+    from muniment.protocol.triggers.amounts import Money
     from muniment.protocol.triggers.types import Trigger
 
 
@@ -29,13 +31,12 @@ class Tokens:
 
     def __init__(self, chains: Mapping[int, Chain], lists: TokenLists) -> None:
         """Coins are those of `chains`, tokens those of `lists`."""
-        self._chains = chains
-        self._lists = lists
+        self.catalogue = catalogue_of(chains, lists.token)
 
     def amount(self, value: int, token: Address, chain_ids: Collection[int]) -> Html:
         """`value` in base units of a token on one of these chains.
 
-        One address may be different tokens on different chains: unless the chains that know it agree, the amount stays
+        One address may be different tokens on different chains: unless all of them know it and agree, the amount stays
         in base units.
         """
         return self._amount(value, token, chain_ids, identifier)
@@ -51,14 +52,24 @@ class Tokens:
 
     def symbol(self, token: Address, chain_ids: Collection[int]) -> str:
         """The symbol of a token on these chains; empty unless all of them know it and agree."""
-        units = {unit_of(token, each, self._chains, self._lists) for each in chain_ids}
-        (unit,) = units if len(units) == 1 else (None,)
+        unit = self.catalogue.common_unit(token, chain_ids)
         return unit[0] if unit else ""
+
+    def money(self, money: Money) -> Html:
+        """A token, with its amount in units and in base units."""
+        if not money.figure:
+            return self.name(money.token, money.chain_ids)
+        if money.unit is None:
+            return html('<span class="amount">{}</span> of {}', strange(money.figure), plain(money.token))
+        return html(
+            '<span class="amount" title="{}">{}</span>{}',
+            money.token, strange(money.figure), html('<span class="faint">{}</span>', money.base),
+        )  # fmt: skip
 
     def _amount(
         self, value: int, token: Address, chain_ids: Collection[int], named: Callable[[Address], Html]
     ) -> Html:  # fmt: skip
-        unit = self._unit(token, chain_ids)
+        unit = self.catalogue.common_unit(token, chain_ids)
         if unit is None:
             whose = html("the chain's coin") if token == NATIVE else named(token)
             return html('<span class="amount">{}</span> of {}', grouped(value), whose)
@@ -68,22 +79,10 @@ class Tokens:
             value, token, units(value, decimals), strange(symbol),
         )  # fmt: skip
 
-    def _unit(self, token: Address, chain_ids: Collection[int]) -> tuple[str, int] | None:
-        """The symbol and the decimals of a token; None unless the chains that know it agree."""
-        known = {found for each in chain_ids if (found := unit_of(token, each, self._chains, self._lists)) is not None}
-        return next(iter(known)) if len(known) == 1 else None
-
 
 def plain(address: Address) -> Html:
     """An address, shortened, without a button."""
     return html('<span class="mono" title="{}">{}</span>', address, shortened(address))
-
-
-def units(value: int, decimals: int) -> str:
-    """An amount in units of a token, exact and without trailing zeros."""
-    whole, rest = divmod(value, 10**decimals)
-    digits = f"{rest:0{decimals}d}".rstrip("0") if decimals else ""
-    return f"{whole:,}{'.' + digits if digits else ''}"
 
 
 def grouped(value: int) -> str:
@@ -197,9 +196,14 @@ def operations_of(intent: AnyIntent) -> list[Operation]:
 
 
 def paid_on(intent: AnyIntent, operations: Sequence[Operation], chains: Mapping[int, Chain]) -> set[int]:
-    """The chains on which fees may be paid: those of the operations, else all with the settlement contract."""
+    """The chains on which fees may be paid.
+
+    Those of the operations, and all with the settlement contract unless every operation can be read.
+    """
     said = {each.chain_ids[0] for each in operations if each.chain_ids}
-    return said or {each.id for each in chains.values() if intent.settler in each.settlers}
+    if said and all(each.chain_ids for each in operations):
+        return said
+    return said | {each.id for each in chains.values() if intent.settler in each.settlers}
 
 
 def asked_for(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain], root: str) -> Html:

@@ -10,13 +10,14 @@ from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.texts import ConfigSig
 from muniment.protocol.runs.types import Run
+from muniment.protocol.triggers.amounts import chains_of, kinds_of_inputs, money_of
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
 from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import beside, reading, rows
-from muniment.service.console.brief import chains_of
+from muniment.service.console.brief import trigger_line
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -40,7 +41,7 @@ from muniment.service.console.parts import (
 from muniment.service.console.words import Tokens, is_active, value_of
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
-from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
+from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange, text_of
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
 from muniment.service.resources.intents.queries import IntentQuery
@@ -98,11 +99,13 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
     function = await _function(context, trigger)
     name = f"{function.name}" if function else shortened(str(trigger.function_cid))
     words = _in_words(trigger.config)
+    does = trigger_line(trigger, Tokens(context.chains, context.holdings.tokens), context.chains)
     body = html(
-        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}{}',
+        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}{}{}',
         root, heading(
-            html("{} <small>{}</small>", strange(name), words), end=_offer_to_end(trigger, name, now_ms), level=1
+            html("{} <small>{}</small>", strange(name), words), end=_offer_to_end(trigger, name, does, now_ms), level=1
         ),
+        html("<p>{}</p>", does) if does else None,
         html(
             '<p class="said">“{}” <span class="faint">Note by the signer’s client, not signed.</span></p>',
             strange(trigger.description),
@@ -119,7 +122,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         _end(context, trigger),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
     )  # fmt: skip
-    title = seen(f"{name} {words}")
+    title = f"{seen(name)} {words}{', ' if does else ''}{text_of(does)}"
     return Page(title, body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js", "logged.js"))
 
 
@@ -249,21 +252,28 @@ async def _badges(context: Context, trigger: Trigger) -> Html:
 
 
 def _inputs(context: Context, trigger: Trigger) -> Html:
-    tokens, chain_ids = Tokens(context.chains, context.holdings.tokens), set(chains_of(trigger).values())
+    tokens, kinds = Tokens(context.chains, context.holdings.tokens), kinds_of_inputs(trigger.types)
+    chain_ids = set(chains_of(trigger.input, kinds).values())
+    money = {each.names[0]: each for each in money_of(trigger.input, kinds, tokens.catalogue) if each.figure}
 
     def named(token: Address) -> str:
         symbol = tokens.symbol(token, chain_ids)
         names = [chain.name for each in chain_ids if (chain := context.chains.get(each))]
         return f"{symbol} on {' and '.join(sorted(names))}" if symbol else ""
 
-    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
     if not trigger.input:
         return html('{}<p class="empty">The function takes none.</p>', heading("Inputs"))
     lines = [
         (
             html("<code>{}</code>", strange(name)),
             html("<code>{}</code>", strange(kinds.get(name, ""))),
-            value_of(value, kinds.get(name, ""), context.chains, name, named),
+            html(
+                "{}{}",
+                html("<div>{}</div>", tokens.money(money[name])) if name in money else None,
+                None
+                if name in money and kinds[name] != "TokenAmount"
+                else value_of(value, kinds.get(name, ""), context.chains, name, named),
+            ),
         )
         for name, value in trigger.input.items()
     ]
@@ -280,13 +290,16 @@ def _end(context: Context, trigger: Trigger) -> Html | None:
     )  # fmt: skip
 
 
-def _offer_to_end(trigger: Trigger, name: str, now_ms: int) -> Html:
+def _offer_to_end(trigger: Trigger, name: str, does: Html | None, now_ms: int) -> Html:
     """The place for the button that ends it, which needs a script, with the words for what stops."""
     if is_active(trigger, now_ms) != "active":
         return NOTHING
     runs = _next_runs(trigger, now_ms)
     lost = f"; its next run, on {time_in_words(runs[0])}, does not happen" if runs else ""
-    return html('<div id="deactivate" data-words="{}"></div>', seen(f"{name}, {_in_words(trigger.config)}{lost}"))
+    return html(
+        '<div id="deactivate" data-words="{}"></div>',
+        f"{seen(f'{name}, {_in_words(trigger.config)}{lost}')}{'; inputs: ' if does else ''}{text_of(does)}",
+    )
 
 
 def _typed_data(trigger: Trigger) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
-from html import escape
+from html import escape, unescape
 from typing import Final, LiteralString, TypeAlias, cast
 
 from muniment.protocol.visible import visible
 
 # Templates kept, split at their places: the code has some two hundred.
 _TEMPLATES_KEPT: Final = 512
+# Markup of ours: in attributes `>` is escaped.
+_TAG: Final = re.compile(r"<[^>]*>")
 _LINE_END: Final = "\n"
 
 
@@ -55,6 +58,11 @@ def strange(text: str) -> Html:
 def seen(text: str) -> str:
     """The text of a stranger where no markup can be, such as a title: unseen characters are named."""
     return visible(text, keeps=_LINE_END, written=_named)
+
+
+def text_of(markup: Html | None) -> str:
+    """The text of markup, for where no markup can be."""
+    return unescape(_TAG.sub("", markup or ""))
 
 
 @lru_cache(maxsize=_TEMPLATES_KEPT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muniment.chains.token_lists import unit_of
+from muniment.chains.units import catalogue_of
 from muniment.protocol import errors
 from muniment.protocol.errors import (
     ClockInDoubt,
@@ -255,14 +255,10 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
 
     With the next runs of its schedule, and warnings. Nothing is stored.
     """
-    _, values = await _checked(context, body)
-
-    def token_name(chain_id: int, token: Address) -> str:
-        chain, unit = context.chains.get(chain_id), unit_of(token, chain_id, context.chains, context.holdings.tokens)
-        return f"{unit[0]} on {chain.name}" if chain and unit else ""
-
+    inputs, values = await _checked(context, body)
     domain = registry_domain(context.settings.protocol_name)
-    return preview_of(values, domain, context.clock.now_ms(), token_name)
+    catalogue = catalogue_of(context.chains, context.holdings.tokens.token)
+    return preview_of(values, inputs, domain, context.clock.now_ms(), catalogue)
 
 
 def _registered(context: Context, kept: store.Kept) -> Ready[Trigger]:
