@@ -16,6 +16,7 @@ from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX
 from muniment.protocol.wire import iso_time
 from muniment.service.app import Application
 from muniment.service.context import Context
+from operation_data import transfer_data
 from operator_client import IntentDraft, OperatorClient, log, operator_key
 from page_site import BROWSER, Outline
 from without_server import InProcess
@@ -83,12 +84,14 @@ async def test_failed_intents_of_the_last_week_are_shown_with_their_reasons(
             for at, (level, text) in enumerate(lines)
         ]
         members = {"user": owner.address, "status": "failed", "logs": said if number < 2 else []}
+        members |= {"op": 1, "data": transfer_data()}
         await operator.recorded(IntentDraft(number, members=members))
     clock.now_ms = now_ms
     shown = (await home(reader, owner)).text
     assert "reverted: Reason1" in shown
     assert "reverted: Reason0" not in shown
     assert not any(text in shown for text in ("Before", "Afterwards"))
+    assert "0.25\N{NO-BREAK SPACE}USDC" in shown
     assert "no log line says why" in shown
     assert "No intent of this address failed" in (await home(reader, Wallet(71))).text
 

@@ -123,6 +123,21 @@ async def test_fees_are_in_tokens_where_all_chains_that_may_be_meant_agree(opera
 
 
 @pytest.mark.one_engine
+async def test_the_title_of_an_intent_says_what_moves_and_to_whom(operator: OperatorClient) -> None:
+    for number, (draft, words) in enumerate((
+        (one(1, transfer_data()), f"0.25 USDC to {SHORT} · Base"),
+        (one(0, swap_data()), "1.5 USDC → at least 1.4 DAI · Base"),
+        (several((1, transfer_data(10)), (2, "0x01")), f"250 000 of 0x8335…2913 to {SHORT} · OP Mainnet; Call (not re"),
+    )):  # fmt: skip
+        intent = await operator.recorded(replace(draft, number=number + 60))
+        page = (await operator.client.get(f"/console/intents/{intent}")).text.replace("\N{NO-BREAK SPACE}", " ")
+        title, head = (Outline(page[page.index(f"<{tag}>") : page.index(f"</{tag}>")]).text for tag in ("title", "h1"))
+        assert title.startswith(words), title
+        assert title.endswith(f" · {intent[:10]} · Muniment")
+        assert head.startswith(words), head
+
+
+@pytest.mark.one_engine
 async def test_offers_are_shown_for_up_to_four_swaps(operator: OperatorClient) -> None:
     for count in (4, 5):
         offer = operations_proposal_body(1, datas=[offer_data(123 * 10**16)] * count)

@@ -34,7 +34,9 @@ async def test_a_run_says_what_came_of_it_what_it_read_and_who_recorded_it(
     outline = Outline(page.text)
     text = " ".join(outline.text.split())
     for words in (
-        "Run of Sweep rewards to the treasury", "intents", "by its schedule", "valid", "2, its trigger asks for 1",
+        "Run of Sweep rewards 2 intents",
+        "“Sweep rewards to the treasury” Note by the signer’s client, not signed.",
+        "intents", "by its schedule", "valid", "2, its trigger asks for 1",
         "7,000,000", "tokenPrice", "chainId 8453", '["1000000000000000000"]', "block 38,000,000", "Base",
         "not recorded here",
         "[Info] price 1.02", "unnamed", "proves nothing to a stranger", f"muniment runs verify {world.runs['intents']}",

@@ -215,6 +215,7 @@ def test_intents_are_written_and_read(person: Person, key: str) -> None:
     assert "warning: began \\u202e" in shown
     assert f"{offered['hash']} by" in shown
     assert "enqueued (as the service says)" in shown
+    assert ["asks", "for", "Transfer", "(not", "readable", "here)"] in [line.split() for line in shown.splitlines()]
     assert ["operation", "Transfer"] in [line.split() for line in shown.splitlines()]
     assert "Transfer" in person.done("intents", "list", "--columns")
     mine = ["intents", "list", "--user", intent(1)["user"].lower(), "--settler", intent(1)["settler"]]

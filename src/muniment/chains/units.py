@@ -8,7 +8,7 @@ from functools import cache
 from muniment.chains.catalogue import CATALOGUE, NATIVE, Chain
 from muniment.chains.tokens import PACKAGED_LIST, Token, parse_token_list
 from muniment.protocol.evm.address import Address
-from muniment.protocol.triggers.amounts import Catalogue, Unit
+from muniment.protocol.tokens import Catalogue, Unit
 
 
 def catalogue_of(chains: Mapping[int, Chain], token: Callable[[int, Address], Token | None]) -> Catalogue:

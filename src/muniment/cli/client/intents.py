@@ -202,17 +202,25 @@ def _user(intent: AnyIntent) -> str:
     return intent.user if isinstance(intent, Intent) else intent.fee_payer
 
 
-def _operations(intent: AnyIntent) -> str:
+def _kinds(intent: AnyIntent) -> str:
     from muniment.protocol.intents.operations import kinds_of
 
     return ", ".join(kinds_of(intent))
+
+
+def _operations(intent: AnyIntent, *, whole: bool = True) -> str:
+    """What an intent asks for, with the tokens that the package knows in units."""
+    from muniment.chains.units import packaged_catalogue
+    from muniment.protocol.intents.asked import words_of
+
+    return words_of(intent, packaged_catalogue(), lambda each: short_address(each, whole=whole))
 
 
 def _columns(*, whole: bool) -> list[Column]:
     return [
         Column("HASH", lambda each: short(each.hash, whole=whole)),
         Column("STATUS", lambda each: each.status, is_status=True),
-        Column("OPERATION", _operations, may_be_cut=True),
+        Column("OPERATION", lambda each: _operations(each, whole=whole)),
         Column("USER", lambda each: short_address(_user(each), whole=whole)),
         Column("RECORDED", lambda each: ago(each.created_at)), Column("DEADLINE", _deadline),
         Column("PROPOSALS", lambda each: str(len(each.proposals))),
@@ -234,7 +242,8 @@ def _members(intent: AnyIntent) -> dict[str, str]:
         f"{each.hash} by {each.solver}: {each.status}{signed[each.verified]} {_CLAIMED}" for each in intent.proposals
     )
     return {
-        "hash": intent.hash, "operation": _operations(intent), "user": _user(intent), "settler": intent.settler,
+        "hash": intent.hash, "operation": _kinds(intent), "asks for": _operations(intent),
+        "user": _user(intent), "settler": intent.settler,
         "trigger": intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig,
         "deadline": _deadline(intent), "status": f"{intent.status} {_CLAIMED}",
         "recorded": f"{ago(intent.created_at)} {_CLAIMED}", "proposals": proposals or "none",

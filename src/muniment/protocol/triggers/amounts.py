@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from muniment.protocol.evm.address import Address
-
-# The symbol and the decimals of a token.
-Unit: TypeAlias = tuple[str, int]
-
-
-class Catalogue(NamedTuple):
-    """What is known of chains by their number: the unit of a token, None if it is unknown, and the chain's name."""
-
-    unit: Callable[[Address, int], Unit | None]
-    chain: Callable[[int], str]
-
-    def common_unit(self, token: Address, chain_ids: Iterable[int]) -> Unit | None:
-        """The unit of a token on these chains; None unless all of them know it and agree: they may be other tokens."""
-        found = {self.unit(token, each) for each in chain_ids}
-        return found.pop() if len(found) == 1 else None
+from muniment.protocol.tokens import Catalogue, Unit, units
 
 
 class Money(NamedTuple):
@@ -59,13 +45,6 @@ class Money(NamedTuple):
         what = self.figure if self.unit and self.figure else f"{self.figure} of {symbol}" if self.figure else symbol
         places = " and ".join(catalogue.chain(each) for each in self.chain_ids)
         return f"{what}{self.base}{' on ' if places else ''}{places}"
-
-
-def units(value: int, decimals: int) -> str:
-    """An amount in units of a token, exact and without trailing zeros."""
-    whole, rest = divmod(value, 10**decimals)
-    digits = f"{rest:0{decimals}d}".rstrip("0") if decimals else ""
-    return f"{whole:,}{'.' + digits if digits else ''}"
 
 
 def kinds_of_inputs(types: Mapping[str, Any]) -> dict[str, str]:

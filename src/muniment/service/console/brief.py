@@ -7,35 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.topics import event_name
+from muniment.protocol.intents.asked import Amount, CallData, TokenName, line_of
 from muniment.protocol.triggers.amounts import chains_of, kinds_of_inputs, money_of
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import schedule_in_words
 from muniment.protocol.wire import encode
 from muniment.service.console.parts import relative
-from muniment.service.console.words import (
-    SWAPS,
-    chain_name,
-    counted,
-    function_of,
-    grouped,
-    is_active,
-    operations_of,
-    plain,
-)
+from muniment.service.console.words import chain_name, function_of, grouped, is_active, plain
 from muniment.service.http.html.markup import Html, html, strange
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from muniment.chains.catalogue import Chain
+    from muniment.protocol.intents.asked import Part
     from muniment.protocol.intents.types import AnyIntent
     from muniment.protocol.triggers.amounts import Money
     from muniment.protocol.triggers.types import Trigger
-    from muniment.service.console.words import Operation, Tokens
+    from muniment.service.console.words import Tokens
 
-# What a line has of a list; the rest is counted.
-_SHOWN_MAX: Final = 2
 _INPUTS_MAX: Final = 3
 # Characters of an input.
 _TEXT_MAX: Final = 24
@@ -46,52 +37,19 @@ _RUNS_KEPT: Final = 4_096
 _MINUTE_MS: Final = 60_000
 
 
-def intent_line(intent: AnyIntent, tokens: Tokens, chains: Mapping[int, Chain]) -> Html:
+def intent_line(intent: AnyIntent, tokens: Tokens) -> Html:
     """`1.5 USDC → at least 1.4 DAI · Base`; operations after the second are counted."""
-    lines = [_operation(each, tokens, chains) for each in operations_of(intent)]
-    return _joined(lines, "; ", "more")
+    return html("{}", [_part(each, tokens) for each in line_of(intent, tokens.catalogue)])
 
 
-def _operation(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain]) -> Html:
-    if operation.values is None:
-        return html('{} <span class="faint">(not readable here)</span>', operation.kind)
-    if operation.kind in SWAPS:
-        source, destination, given, wanted = operation.values
-        pays = [tokens.amount_in_line(amount, token, (source,)) for token, amount in given]
-        gets = [tokens.amount_in_line(amount, token, (destination,)) for token, amount, _ in wanted]
-        places = [chain_name(each, chains) for each in dict.fromkeys((source, destination))]
-        return html(
-            "{} → at least {} · {}", _joined(pays, " + ", "more"), _joined(gets, " + ", "more"), " → ".join(places)
-        )
-    chain_id, parts = operation.values
-    place = chain_name(chain_id, chains)
-    if operation.kind == "Transfer":
-        lines = [
-            html("{} to {}", tokens.amount_in_line(amount, token, (chain_id,)), plain(recipient))
-            for token, amount, recipient in parts
-        ]
-    elif operation.kind == "Dynamic call":
-        return html("{}, made up when they run · {}", counted(len(parts), "call"), place)
-    else:
-        lines = [_call(each, chain_id, tokens) for each in parts]
-    return html("{} · {}", _joined(lines, ", ", "more"), place)
-
-
-def _call(call: tuple[Address, bytes, int], chain_id: int, tokens: Tokens) -> Html:
-    target, data, _ = call
-    words = html("call {} of ", function_of(data)) if data else html("coins for ")
-    return html("{}{}", words, tokens.name(target, (chain_id,)))
-
-
-def _joined(lines: Sequence[Html], between: str, noun: str) -> Html:
-    """The first of `lines`, and how many follow."""
-    if not lines:
-        return html("nothing")
-    shown = html(
-        "{}", [html("{}{}", between if number else "", each) for number, each in enumerate(lines[:_SHOWN_MAX])]
-    )
-    left = len(lines) - _SHOWN_MAX
-    return html("{} and {} {}", shown, left, noun) if left > 0 else shown
+def _part(part: Part, tokens: Tokens) -> Html:
+    if isinstance(part, CallData):
+        return function_of(part.data)
+    if isinstance(part, Amount):
+        return tokens.amount_in_line(part.value, part.token, (part.chain_id,))
+    if isinstance(part, TokenName):
+        return tokens.name(part.token, (part.chain_id,))
+    return plain(part) if isinstance(part, Address) else html("{}", part)
 
 
 def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) -> Html | None:

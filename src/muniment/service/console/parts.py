@@ -16,6 +16,7 @@ from muniment.service.http.problems import status_of
 
 if TYPE_CHECKING:
     from muniment.protocol.errors import Invalid
+    from muniment.protocol.triggers.types import Trigger
     from muniment.service.console.reading import Listing
     from muniment.service.context import Context
     from muniment.service.http.html.markup import Value
@@ -307,6 +308,14 @@ def _cell(name: str, content: Value, numbers: Sequence[str]) -> Html:
 def link(href: str, words: str) -> Html:
     """A link at the end of a heading's line."""
     return html('<a href="{}">{}</a>', href, words)
+
+
+def note(trigger: Trigger) -> Html:
+    """What the signer's client says of a trigger, as the text of others."""
+    return html(
+        '<p class="said">“{}” <span class="faint">Note by the signer’s client, not signed.</span></p>',
+        strange(trigger.description),
+    )
 
 
 def action(href: str, words: str) -> Html:

@@ -110,8 +110,8 @@ def runs(
     rows = [
         (
             html(
-                '<a class="row" href="{}console/runs/{}">{}{}</a><span class="sub">{}{}</span>',
-                root, each.hash, _whose(each, beside), _outcome(each), identifier(each.hash),
+                '<a class="row" href="{}console/runs/{}">{}{}</a>{}<span class="sub">{}{}</span>',
+                root, each.hash, _whose(each, beside), outcome(each), _does(each, beside), identifier(each.hash),
                 html(" of {}", identifier(each.trigger_sig, f"{root}console/triggers/{each.trigger_sig}"))
                 if beside
                 else None,
@@ -138,7 +138,14 @@ def _whose(run: Run, beside: Beside | None) -> Html | None:
     return html("{}: ", strange(function.name) if function else shortened(trigger.function_cid))
 
 
-def _outcome(run: Run) -> str:
+def _does(run: Run, beside: Beside | None) -> Html | None:
+    """What the trigger of a run may do."""
+    trigger = beside.triggers.get(run.trigger_sig) if beside else None
+    line = trigger_line(trigger, beside.tokens, beside.chains) if beside and trigger else None
+    return html('<span class="does">{}</span>', line) if line else None
+
+
+def outcome(run: Run) -> str:
     """`2 intents`, `stopped, abort`."""
     if run.outputs:
         return counted(len(run.outputs), "intent")
@@ -180,7 +187,7 @@ def intents(
         (
             html(
                 '<a class="row" href="{}console/intents/{}">{}</a><span class="sub">{} {}</span>',
-                root, each.hash, intent_line(each, beside.tokens, beside.chains), ", ".join(kinds_of(each)),
+                root, each.hash, intent_line(each, beside.tokens), ", ".join(kinds_of(each)),
                 identifier(each.hash),
             ),
             _function_of(each, root, beside),

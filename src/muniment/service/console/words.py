@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from muniment.chains.catalogue import NATIVE
 from muniment.chains.units import catalogue_of
-from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf, decode
+from muniment.protocol.evm.abi import ADDRESS, BYTES, UINT256, ListOf, TupleOf
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.selectors import SELECTOR_BYTES, call_in_words
-from muniment.protocol.intents.operations import kinds_of
-from muniment.protocol.intents.types import Intent, Proposal
-from muniment.protocol.triggers.amounts import units
+from muniment.protocol.intents.asked import BYTES_MAX, SWAPS, Operation, decoded
+from muniment.protocol.intents.types import Proposal
+from muniment.protocol.tokens import units
 from muniment.service.console.parts import identifier, shortened
 from muniment.service.http.html.markup import Html, html, strange
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from muniment.chains.catalogue import Chain
     from muniment.chains.token_lists import TokenLists
-    from muniment.protocol.evm.hex import HexString
     from muniment.protocol.intents.types import AnyIntent, AnyProposal
     from muniment.protocol.triggers.amounts import Money
     from muniment.protocol.triggers.types import Trigger
@@ -146,53 +145,11 @@ def _number(value: int, chains: Mapping[int, Chain], name: str) -> Html:
     return html("<code>{}</code>", value)
 
 
-# Longer data is not decoded: 16 KiB take a millisecond, and honest operations have less than one KiB.
-_BYTES_MAX: Final = 16 * 1024
 # Transfers, calls or tokens of one operation that are put into words.
 _SHOWN_MAX: Final = 20
 # Swaps of one intent for which offers are put into words: a page has up to 50 proposals.
 _OFFERS_MAX: Final = 4
-_AMOUNTS: Final = ListOf(TupleOf((ADDRESS, UINT256)))
-_SWAP: Final = TupleOf((UINT256, UINT256, _AMOUNTS, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
-_TRANSFER: Final = TupleOf((UINT256, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
-_CALL: Final = TupleOf((UINT256, ListOf(TupleOf((ADDRESS, BYTES, UINT256)))))
-_DYNAMIC_CALL: Final = TupleOf((UINT256, ListOf(BYTES)))
 _OFFER: Final = TupleOf((ADDRESS, BYTES, ListOf(UINT256)))
-# Kinds of operations whose data has two chains.
-SWAPS: Final = ("Swap", "Cross-chain swap")
-_FORMS: Final = {
-    **dict.fromkeys(SWAPS, _SWAP), "Transfer": _TRANSFER, "Call": _CALL, "EVM call": _CALL,
-    "Dynamic call": _DYNAMIC_CALL,
-}  # fmt: skip
-
-
-class Operation(NamedTuple):
-    """One operation of an intent of either form; `values` is its decoded data, None if unreadable."""
-
-    kind: str
-    user: Address
-    data: HexString
-    values: tuple[Any, ...] | None
-
-    @property
-    def chain_ids(self) -> tuple[int, ...]:
-        """The chains of the operation; its user pays on the first."""
-        if self.values is None:
-            return ()
-        return self.values[:2] if self.kind in SWAPS else self.values[:1]
-
-
-def operations_of(intent: AnyIntent) -> list[Operation]:
-    """The operations of an intent, one or several."""
-    if isinstance(intent, Intent):
-        found = [(intent.user, intent.data)]
-    else:
-        found = [(each.user, each.data) for each in intent.operations]
-    is_short = sum(len(data) for _, data in found) <= 2 * _BYTES_MAX
-    return [
-        Operation(kind, user, data, _read(kind, data) if is_short else None)
-        for kind, (user, data) in zip(kinds_of(intent), found, strict=True)
-    ]
 
 
 def paid_on(intent: AnyIntent, operations: Sequence[Operation], chains: Mapping[int, Chain]) -> set[int]:
@@ -233,13 +190,13 @@ def asked_for(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain],
 def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Tokens) -> Html | None:
     """The offers of a proposal for the swaps of an intent; None if they cannot be read."""
     datas = [proposal.data] if isinstance(proposal, Proposal) else proposal.datas
-    if sum(len(each) for each in datas) > 2 * _BYTES_MAX:
+    if sum(len(each) for each in datas) > 2 * BYTES_MAX:
         return None
     lines: list[Html] = []
     for operation, data in zip(operations, datas, strict=False):
         if operation.kind not in SWAPS or operation.values is None:
             continue
-        offer = _decoded(_OFFER, data)
+        offer = decoded(_OFFER, data)
         _, destination, _, wanted = operation.values
         if offer is None or len(offer[2]) != len(wanted):
             return None
@@ -251,18 +208,6 @@ def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Toke
 def shows_offers(operations: Sequence[Operation]) -> bool:
     """Whether an intent has readable swaps, and few enough to show each proposal's offers for them."""
     return 0 < sum(each.kind in SWAPS and each.values is not None for each in operations) <= _OFFERS_MAX
-
-
-def _read(kind: str, data: HexString) -> tuple[Any, ...] | None:
-    return _decoded(_FORMS[kind], data) if kind in _FORMS else None
-
-
-def _decoded(form: TupleOf, data: HexString) -> tuple[Any, ...] | None:
-    try:
-        (values,) = decode((form,), data.raw)
-    except ValueError:
-        return None
-    return values
 
 
 def _swap(values: tuple[Any, ...], tokens: Tokens, chains: Mapping[int, Chain], root: str) -> list[Html]:

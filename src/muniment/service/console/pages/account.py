@@ -9,14 +9,13 @@ from urllib.parse import parse_qs
 from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.address import Address
 from muniment.protocol.functions.types import Function
-from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent
 from muniment.protocol.ipfs.cid import BundleCid, cid_v0
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, Trigger
 from muniment.protocol.wire import ms_of
 from muniment.service.console import beside, reading
-from muniment.service.console.brief import next_run_ms, trigger_line, when
+from muniment.service.console.brief import intent_line, next_run_ms, trigger_line, when
 from muniment.service.console.page import page
 from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state
 from muniment.service.context import Context
@@ -217,7 +216,7 @@ class _Owned:
         lines = [
             html(
                 '<li><a href="{}console/intents/{}">{}</a>{} <span class="faint">{}</span><div class="reason">{}</div>',
-                root, each.hash, ", ".join(kinds_of(each)), self._trigger_of(each, root),
+                root, each.hash, intent_line(each, self._known.tokens), self._trigger_of(each, root),
                 relative(ms_of(each.created_at), self._now_ms), reason(each),
             )
             for each in self._failed

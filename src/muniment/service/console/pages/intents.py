@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.intents.asked import Operation, operations_of
 from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Move
 from muniment.protocol.wire import ms_of
 from muniment.service.console import beside, reading, rows
+from muniment.service.console.brief import intent_line
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -27,10 +29,10 @@ from muniment.service.console.parts import (
     table,
     to_the_second,
 )
-from muniment.service.console.words import Tokens, asked_for, offered, operations_of, paid_on, shows_offers
+from muniment.service.console.words import Tokens, asked_for, offered, paid_on, shows_offers
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
-from muniment.service.http.html.markup import NOTHING, Html, html, strange
+from muniment.service.http.html.markup import NOTHING, Html, html, strange, text_of
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
 from muniment.service.resources.intents import store
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     from muniment.protocol.intents.types import AnyIntent, AnyProposal, Log
     from muniment.protocol.runs.types import Run
-    from muniment.service.console.words import Operation
 
 _QUERY: Final = QueryReader(IntentQuery)
 # The types of operations of both forms: a number means nearly the same in either.
@@ -98,11 +99,13 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
     moves: list[Move] = await list_moves.handler(context, request, hash)
     run = await reading.run_of(context, request, intent)
     shown = _Shown(context, intent, root)
-    title = ", ".join(kinds_of(intent))
+    title = intent_line(intent, shown.tokens)
     json = f"{root}intents/{hash}"
     body = html(
         '<a class="back" href="{}console/intents">Intents</a>{}{}{}{}{}{}{}{}',
-        root, heading(title, end=state(intent.status), level=1), _life_line(moves, now_ms),
+        root, heading(
+            html("{} <small>{}</small>", title, ", ".join(kinds_of(intent))), end=state(intent.status), level=1
+        ), _life_line(moves, now_ms),
         _changed(hash, head.etag) if intent.status in _UNDECIDED else None,
         _why(intent, moves, now_ms), shown.facts(run, now_ms), shown.operations(),
         html(
@@ -111,7 +114,7 @@ async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page
         ),
         html("{}{}", heading("Logs", end=_newest(len(intent.logs), head.log_count, json)), _logs(intent.logs)),
     )  # fmt: skip
-    return Page(f"{title} {hash[:10]}", body, "intents", json, ("intent.js",))
+    return Page(f"{text_of(title)} · {hash[:10]}", body, "intents", json, ("intent.js",))
 
 
 def _life_line(moves: Sequence[Move], now_ms: int) -> Html:
@@ -184,7 +187,7 @@ class _Shown:
 
     def __init__(self, context: Context, intent: AnyIntent, root: str) -> None:
         self._intent, self._root, self._chains = intent, root, context.chains
-        self._tokens = Tokens(context.chains, context.holdings.tokens)
+        self.tokens = Tokens(context.chains, context.holdings.tokens)
         self._asked: list[Operation] = operations_of(intent)
         self._has_offers = shows_offers(self._asked)
         self._paid_on = paid_on(intent, self._asked, context.chains)
@@ -215,7 +218,7 @@ class _Shown:
         lines = [
             (
                 each.kind,
-                asked_for(each, self._tokens, self._chains, self._root),
+                asked_for(each, self.tokens, self._chains, self._root),
                 identifier(each.user, f"{self._root}console/addresses/{each.user}"),
                 _data(str(each.data)),
             )
@@ -240,7 +243,7 @@ class _Shown:
             "Proposal": identifier(proposal.hash),
             "Solver": identifier(proposal.solver, f"{self._root}console/addresses/{proposal.solver}"),
             "Status": html("{}{}", state(proposal.status), note),
-            "Offers": (self._has_offers and offered(proposal, self._asked, self._tokens)) or html("–"),
+            "Offers": (self._has_offers and offered(proposal, self._asked, self.tokens)) or html("–"),
             "Fees": self._fees(fees) if fees else _numbers(proposal.fees),
             "Signatures": html("{}", _VERIFIED[proposal.verified]),
             "Transaction": self._transaction(proposal.transaction_hash, whole=False) or html("–"),
@@ -266,8 +269,7 @@ class _Shown:
 
     def _fees(self, fees: Sequence[tuple[Any, Any]]) -> Html:
         return html(
-            "{}",
-            [html("<div>{}</div>", self._tokens.amount(int(value), token, self._paid_on)) for value, token in fees],
+            "{}", [html("<div>{}</div>", self.tokens.amount(int(value), token, self._paid_on)) for value, token in fees]
         )
 
     def _transaction(self, value: Any, *, is_destination: bool = False, whole: bool = True) -> Html | None:

@@ -12,6 +12,7 @@ from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import encode, ms_of
 from muniment.service.console import beside, reading, rows
+from muniment.service.console.brief import trigger_line
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -23,14 +24,16 @@ from muniment.service.console.parts import (
     heading,
     identifier,
     listing_page,
+    note,
     refused_listing,
     relative,
+    shortened,
     state,
     table,
 )
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
-from muniment.service.http.html.markup import NOTHING, Html, html, strange
+from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
 from muniment.service.resources.runs.queries import RunQuery
@@ -83,9 +86,16 @@ async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
     root, now_ms = root_from(request.path), context.clock.now_ms()
     run = await reading.record(get_run, context, request, hash, Run)
     trigger = await reading.record(get_trigger, context, request, run.trigger_sig, Trigger)
+    known = await beside.of_runs(context, request, [run])
+    function = known.function(str(trigger.function_cid))
+    name = function.name if function else shortened(str(trigger.function_cid))
+    does = trigger_line(trigger, known.tokens, known.chains)
     body = html(
-        '<a class="back" href="{}console/runs">Runs</a>{}{}{}{}{}{}{}{}{}{}',
-        root, heading(html("Run of {}", strange(trigger.description)), end=state(run.result), level=1),
+        '<a class="back" href="{}console/runs">Runs</a>{}{}{}{}{}{}{}{}{}{}{}{}',
+        root, heading(
+            html("Run of {} <small>{}</small>", strange(name), rows.outcome(run)), end=state(run.result), level=1
+        ),
+        html("<p>{}</p>", does) if does else None, note(trigger),
         _why(run), _facts(run, trigger, root, now_ms), _conflicts(run, root),
         html("{}{}", heading("Intents"), _outputs(run, root)),
         html("{}{}", heading("Questions and answers"), _questions(run.inputs or ())),
@@ -94,7 +104,7 @@ async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
         html("{}{}", heading("Relayers"), _relayers(run, root, now_ms)),
         _again(run),
     )  # fmt: skip
-    return Page(f"Run {hash[:10]}", body, "runs", f"{root}executions/{hash}")
+    return Page(f"Run of {seen(name)}, {rows.outcome(run)} · {hash[:10]}", body, "runs", f"{root}executions/{hash}")
 
 
 def _why(run: Run) -> Html | None:

@@ -32,6 +32,7 @@ from muniment.service.console.parts import (
     link,
     listing_page,
     logged,
+    note,
     refused_listing,
     relative,
     shortened,
@@ -106,10 +107,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
             html("{} <small>{}</small>", strange(name), words), end=_offer_to_end(trigger, name, does, now_ms), level=1
         ),
         html("<p>{}</p>", does) if does else None,
-        html(
-            '<p class="said">“{}” <span class="faint">Note by the signer’s client, not signed.</span></p>',
-            strange(trigger.description),
-        ),
+        note(trigger),
         await _badges(context, trigger), _facts(context, trigger, function, root),
         _inputs(context, trigger),
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
