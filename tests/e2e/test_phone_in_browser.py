@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import ViewportSize, expect
 
 from browsing import Window, violations, watched
+from console_world import Registry
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 PHONE, DESK = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=800)
@@ -57,6 +58,23 @@ async def test_filters_are_folded_until_they_are_used(window: Window) -> None:
         await page.set_viewport_size(PHONE)
         await page.goto("console/triggers?active=true")
         await expect(page.get_by_role("form", name="Filter")).to_be_visible()
+
+
+CUT = """() => [...document.querySelectorAll("main *")].filter((each) => {
+  const { textOverflow, webkitLineClamp } = getComputedStyle(each);
+  return textOverflow === "ellipsis" || webkitLineClamp !== "none";
+}).map((each) => each.outerHTML)"""
+
+
+async def test_no_number_is_cut_by_a_style(window: Window, registry: Registry) -> None:
+    """A cut number is a wrong number: what is shortened is so in its text."""
+    owner = registry.world.triggers[2]["signer"]
+    async with watched(window) as (page, _):
+        for width in (PHONE, DESK):
+            await page.set_viewport_size(width)
+            for path in (*LISTS, f"console/account?address={owner}", f"console/addresses/{owner}"):
+                await page.goto(path)
+                assert await page.evaluate(CUT) == [], path
 
 
 async def test_rows_of_lists_are_small(window: Window) -> None:

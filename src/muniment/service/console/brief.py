@@ -14,7 +14,7 @@ from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import schedule_in_words
 from muniment.protocol.wire import encode
 from muniment.service.console.parts import relative
-from muniment.service.console.words import chain_name, function_of, grouped, is_active, plain
+from muniment.service.console.words import chain_name, clipped, function_of, grouped, is_active, plain
 from muniment.service.http.html.markup import Html, html, strange
 
 if TYPE_CHECKING:
@@ -97,17 +97,11 @@ def _input(value: Any, kind: str, tokens: Tokens, named: Collection[int]) -> Htm
     text = value if isinstance(value, str) else encode(value).decode()
     if kind != "string" and _is_amount(text):
         return html("{}", grouped(int(text)))
-    return _text(text)
+    return strange(clipped(text, _TEXT_MAX))
 
 
 def _is_amount(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
-
-
-def _text(text: str) -> Html:
-    """A text, shortened in its middle: without its end, a number would be another one."""
-    end = _TEXT_MAX // 2
-    return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - end - 1]}…{text[-end:]}")
 
 
 def when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:

@@ -13,7 +13,7 @@ from muniment.service.console import reading
 from muniment.service.console.beside import SIGNED_MAX, sig_of
 from muniment.service.console.brief import intent_line, next_run, trigger_line, when
 from muniment.service.console.parts import absolute, identifier, relative, shortened, state, table
-from muniment.service.console.words import counted, is_active
+from muniment.service.console.words import clipped, counted, is_active
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.resources.log.routes import get_log
 
@@ -86,7 +86,7 @@ def _next(trigger: Trigger, now_ms: int) -> Html | None:
 
 
 def _text(text: str) -> Html:
-    return strange(text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…")
+    return strange(clipped(text, _TEXT_MAX))
 
 
 def _filtered(word: str, href: str) -> Html:

@@ -84,6 +84,15 @@ def plain(address: Address) -> Html:
     return html('<span class="mono" title="{}">{}</span>', address, shortened(address))
 
 
+def clipped(text: str, length: int) -> str:
+    """A text of at most `length` characters, cut between words, or in the middle of a word: no number loses its end."""
+    if len(text) <= length:
+        return text
+    words, _, _ = text[: length - 1].rpartition(" ")
+    end = length // 2
+    return f"{words} …" if words else f"{text[: length - end - 1]}…{text[-end:]}"
+
+
 def grouped(value: int) -> str:
     """A whole number with its digits in groups of three, from six digits on."""
     return f"{value:,}".replace(",", " ") if value >= 10**5 else str(value)

@@ -18,6 +18,7 @@ from muniment.service.console import beside, reading
 from muniment.service.console.brief import intent_line, next_run_ms, trigger_line, when
 from muniment.service.console.page import page
 from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state
+from muniment.service.console.words import clipped
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
@@ -240,7 +241,7 @@ def reason(intent: AnyIntent) -> Html:
     if not bad:
         return html('<span class="faint">The transaction failed on the chain; no log line says why.</span>')
     text = max(bad, key=lambda each: ms_of(each.created_at)).data
-    return strange(text if len(text) <= _REASON_LENGTH_MAX else f"{text[:_REASON_LENGTH_MAX]}…")
+    return strange(clipped(text, _REASON_LENGTH_MAX))
 
 
 async def _functions(context: Context, request: Request, signer: Address) -> Sequence[Function]:
