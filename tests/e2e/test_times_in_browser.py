@@ -82,6 +82,43 @@ async def test_the_zone_stays(window: Window, registry: Registry) -> None:
         assert await page.evaluate("localStorage.getItem('times')") is None
 
 
+# As if a page had come back from the history after all its times had passed.
+PASSED = """() => {
+  for (const each of document.querySelectorAll("[data-until]")) each.dataset.until = "2020-01-01T00:00:00Z";
+  dispatchEvent(new Event("pageshow"));
+}"""
+
+
+async def test_a_next_run_that_has_passed_is_due_and_the_page_says_that_it_is_old(
+    window: Window, registry: Registry
+) -> None:
+    trigger = registry.world.triggers[2]
+    async with watched(window) as (page, _):
+        for path, words, then in (
+            (f"console/triggers/{trigger['sig']}", "Next run", "Run due"),
+            ("console/triggers", "next in ", "due "),
+            (f"console/account?address={trigger['signer']}", "next 1 ", "due 1 "),
+        ):
+            await page.goto(path)
+            await expect(page.locator("main")).to_contain_text(words)
+            await expect(page.locator(".old")).to_have_count(0)
+            await page.evaluate(PASSED)
+            await expect(page.locator("main")).not_to_contain_text(words)
+            await expect(page.locator("main")).to_contain_text(then)
+            await expect(page.locator(".old")).to_contain_text("This page was read")
+            await page.get_by_role("button", name="Read it again").click()
+            await expect(page.locator(".old")).to_have_count(0)
+
+
+async def test_a_page_of_more_than_a_minute_says_so(window: Window) -> None:
+    async with watched(window) as (page, _):
+        await page.clock.install()
+        await page.goto("console")
+        await expect(page.locator(".old")).to_have_count(0)
+        await page.clock.run_for(180_000)
+        await expect(page.locator(".old")).to_have_text(re.compile(r"^This page was read \d+ \w+ ago Read it again$"))
+
+
 async def test_ages_grow_while_a_page_is_open(window: Window) -> None:
     async with watched(window) as (page, _):
         await page.clock.install()

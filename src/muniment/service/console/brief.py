@@ -13,7 +13,7 @@ from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import schedule_in_words
 from muniment.protocol.wire import encode
-from muniment.service.console.parts import relative
+from muniment.service.console.parts import relative, until
 from muniment.service.console.words import chain_name, clipped, function_of, grouped, is_active, plain
 from muniment.service.http.html.markup import Html, html, strange
 
@@ -121,9 +121,14 @@ def next_run(trigger: Trigger, now_ms: int) -> Html | None:
         return None
     if trigger.config["type"] == CRON:
         run_ms = next_run_ms(trigger, now_ms)
-        return relative(run_ms, now_ms) if run_ms else html("run: none before it ends")
+        return _next_in(run_ms, now_ms) if run_ms else html("next run: none before it ends")
     start_ms = int(trigger.config.get("startDate", 0))
-    return relative(start_ms, now_ms) if start_ms > now_ms else None
+    return _next_in(start_ms, now_ms) if start_ms > now_ms else None
+
+
+def _next_in(run_ms: int, now_ms: int) -> Html:
+    """`next in 2 hours`."""
+    return html("{} {}", until("next", "due", run_ms), relative(run_ms, now_ms))
 
 
 def next_run_ms(trigger: Trigger, now_ms: int) -> int | None:

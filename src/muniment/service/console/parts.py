@@ -53,6 +53,13 @@ def dated(timestamp_ms: int, now_ms: int) -> Html:
     )  # fmt: skip
 
 
+def until(words: str, then: str, timestamp_ms: int) -> Html:
+    """Words that are true until a time, which is to come; after it `times.js` says `then` in their place."""
+    if timestamp_ms > DATED_MS_MAX:
+        return html("{}", words)
+    return html('<span data-until="{}" data-then="{}">{}</span>', iso_time(timestamp_ms), then, words)
+
+
 def to_the_second(timestamp_ms: int, now_ms: int) -> Html:
     """`1 Dec 2026, 09:30:07`, for steps that are seconds apart."""
     return html(

@@ -82,7 +82,7 @@ def _trigger(trigger: Trigger, root: str, beside: Beside) -> Html:
 
 def _next(trigger: Trigger, now_ms: int) -> Html | None:
     run = next_run(trigger, now_ms)
-    return html('<span class="sub">next {}</span>', run) if run else None
+    return html('<span class="sub">{}</span>', run) if run else None
 
 
 def _text(text: str) -> Html:

@@ -1,9 +1,12 @@
 // Times in words that stay true while a page is open, in UTC or in the reader's zone: the choice stays in this browser.
+// What else a page says is of when it was read: an old page says so.
 
-import { find } from "./dom.js";
+import { element, find } from "./dom.js";
 
 const KEPT_AS = "times";
 const MINUTE_MS = 60_000;
+const TICK_MS = 5_000;
+const READ_AT = new Date();
 /** @type {[string, number][]} */
 const UNITS = [["day", 86_400_000], ["hour", 3_600_000], ["minute", MINUTE_MS], ["second", 1_000]];
 /** Smaller counts are shown in the next smaller unit, as the pages of the registry do. */
@@ -31,11 +34,19 @@ button?.addEventListener("click", () => {
   keep();
   show();
 });
-setInterval(show, MINUTE_MS);
-// A page that comes back from the history has old words.
+setInterval(show, TICK_MS);
+// A page that comes back from the history, or from behind another one, has old words.
 addEventListener("pageshow", show);
+document.addEventListener("visibilitychange", show);
 
 function show() {
+  const passed = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-until]")])
+    .filter((each) => Date.parse(each.dataset["until"] ?? "") <= Date.now());
+  for (const each of passed) {
+    each.textContent = each.dataset["then"] ?? "";
+    each.removeAttribute("data-until");
+  }
+  if (passed.length || Date.now() - READ_AT.getTime() > MINUTE_MS) sayThatItIsOld();
   for (const time of document.querySelectorAll("time[datetime]")) {
     if (!(time instanceof HTMLTimeElement)) continue;
     const at = new Date(time.dateTime);
@@ -48,6 +59,13 @@ function show() {
   button.textContent = isLocal ? "Show times in UTC" : "Show local times";
   const words = find("zone-words");
   if (words) words.textContent = isLocal ? `Times are local (${zoneOf(new Date())}).` : "Times are UTC.";
+}
+
+/** Say below the page when it was read, and offer to read it again: rows never move under the reader. */
+function sayThatItIsOld() {
+  if (document.querySelector(".old")) return;
+  document.body.append(element("p", { class: "old" }, "This page was read ", element("time", { datetime: READ_AT.toISOString() }), " ",
+    element("button", { type: "button", click: () => location.reload() }, "Read it again")));
 }
 
 /** @param {Date} at */

@@ -17,7 +17,7 @@ from muniment.protocol.wire import ms_of
 from muniment.service.console import beside, reading
 from muniment.service.console.brief import intent_line, next_run_ms, trigger_line, when
 from muniment.service.console.page import page
-from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state
+from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state, until
 from muniment.service.console.words import clipped
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
@@ -195,11 +195,15 @@ class _Owned:
     def _next(self, trigger: Trigger) -> Html:
         if trigger.config["type"] == CRON:
             run_ms = next_run_ms(trigger, self._now_ms)
-            return html("next {}", dated(run_ms, self._now_ms)) if run_ms else html("no run before it ends")
+            return self._due("next", "due", run_ms) if run_ms else html("no run before it ends")
         if trigger.config["type"] == EVENT:
             return html("with the next event")
         start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
-        return html("{} {}", "was due" if start_ms <= self._now_ms else "due", dated(start_ms, self._now_ms))
+        return self._due("due", "was due", start_ms)
+
+    def _due(self, words: str, then: str, at_ms: int) -> Html:
+        said = until(words, then, at_ms) if at_ms > self._now_ms else html("{}", then)
+        return html("{} {}", said, dated(at_ms, self._now_ms))
 
     def _name(self, trigger: Trigger) -> str:
         """The name of the function; empty if it is not registered here."""

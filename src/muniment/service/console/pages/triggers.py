@@ -38,6 +38,7 @@ from muniment.service.console.parts import (
     shortened,
     state,
     table,
+    until,
 )
 from muniment.service.console.words import Tokens, is_active, value_of
 from muniment.service.context import Context
@@ -140,8 +141,8 @@ def _facts(context: Context, trigger: Trigger, function: Function | None, root: 
         ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
         ("Function", html("{}{}", named, cid)),
         ("When", _when(trigger.config, context.chains)),
-        ("Next run", _next_run(trigger, now_ms)),
-        ("Signed to end" if trigger.deactivate_sig else "Ends", _ends(trigger, now_ms)),
+        *_next_run(trigger, now_ms),
+        (_end_named("Ends", "Ended", trigger, now_ms), _ends(trigger, now_ms)),
         ("Fee limit", html("none") if limit == "0" else html("{} for each run", fee_in_words(limit))),
     ])  # fmt: skip
     rest = facts([
@@ -153,6 +154,12 @@ def _facts(context: Context, trigger: Trigger, function: Function | None, root: 
         ("Registered", dated(ms_of(trigger.created_at), now_ms)),
     ])  # fmt: skip
     return html("{}<details><summary>Its signature, version and validations</summary>{}</details>", first, rest)
+
+
+def _end_named(words: str, then: str, trigger: Trigger, now_ms: int) -> Html:
+    if trigger.deactivate_sig:
+        return html("Signed to end")
+    return until(words, then, trigger.end_date) if trigger.end_date > now_ms else html("{}", words)
 
 
 def _ends(trigger: Trigger, now_ms: int) -> Html:
@@ -196,11 +203,13 @@ def _next_runs(trigger: Trigger, now_ms: int) -> list[int]:
     return next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
 
 
-def _next_run(trigger: Trigger, now_ms: int) -> Html | None:
+def _next_run(trigger: Trigger, now_ms: int) -> list[tuple[str, Html]]:
+    """The next run as a fact, if time alone decides it."""
     if trigger.config["type"] != CRON or is_active(trigger, now_ms) != "active":
-        return None
-    runs = _next_runs(trigger, now_ms)
-    return dated(runs[0], now_ms) if runs else html("none before it ends")
+        return []
+    if not (runs := _next_runs(trigger, now_ms)):
+        return [("Next run", html("none before it ends"))]
+    return [(until("Next run", "Run due", runs[0]), dated(runs[0], now_ms))]
 
 
 def _never_ran(trigger: Trigger, now_ms: int) -> Html:
@@ -210,12 +219,13 @@ def _never_ran(trigger: Trigger, now_ms: int) -> Html:
         due = NOTHING
     elif kind == CRON:
         runs = _next_runs(trigger, now_ms)
-        due = html(" Next due {}.", dated(runs[0], now_ms)) if runs else NOTHING
+        due = html(" {} {}.", until("Next due", "It was due", runs[0]), dated(runs[0], now_ms)) if runs else NOTHING
     elif kind == EVENT:
         due = html(" The next one is due with the next event.")
     else:
         start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
-        due = html(" {} due {}.", "It was" if start_ms <= now_ms else "Next", dated(start_ms, now_ms))
+        said = until("Next due", "It was due", start_ms) if start_ms > now_ms else html("It was due")
+        due = html(" {} {}.", said, dated(start_ms, now_ms))
     return html("No relayer has recorded a run.{}", due)
 
 
@@ -245,7 +255,9 @@ async def _badges(context: Context, trigger: Trigger) -> Html:
     return html(
         '<div class="badges"><p>{}</p>{}{}{}</div>',
         state(condition), badge("Signature", signature), badge("Log", log) if log else None,
-        html("<p>ends {}</p>", relative(trigger.end_date, now_ms)) if has_end else None,
+        html("<p>{} {}</p>", _end_named("ends", "ended", trigger, now_ms), relative(trigger.end_date, now_ms))
+        if has_end
+        else None,
     )  # fmt: skip
 
 
