@@ -19,8 +19,13 @@ class Catalogue(NamedTuple):
 
     def common_unit(self, token: Address, chain_ids: Iterable[int]) -> Unit | None:
         """The unit of a token on these chains; None unless all of them know it and agree: they may be other tokens."""
-        found = {self.unit(token, each) for each in chain_ids}
-        return found.pop() if len(found) == 1 else None
+        found: Unit | None = None
+        for each in chain_ids:
+            unit = self.unit(token, each)
+            if unit is None or (found is not None and unit != found):
+                return None
+            found = unit
+        return found
 
 
 def units(value: int, decimals: int) -> str:

@@ -9,6 +9,9 @@ from typing import Any, Final, NamedTuple
 from muniment.protocol.evm.address import Address
 from muniment.protocol.tokens import Catalogue, Unit, units
 
+# Chains that are named; others are counted.
+_CHAINS_MAX: Final = 3
+
 
 class Money(NamedTuple):
     """A token that inputs name, with the amount of it if they name one."""
@@ -43,7 +46,8 @@ class Money(NamedTuple):
         """
         symbol = self.unit[0] if self.unit else named(self.token)
         what = self.figure if self.unit and self.figure else f"{self.figure} of {symbol}" if self.figure else symbol
-        places = " and ".join(catalogue.chain(each) for each in self.chain_ids)
+        places = " and ".join(catalogue.chain(each) for each in self.chain_ids[:_CHAINS_MAX])
+        places += f" and {left} more" if (left := len(self.chain_ids) - _CHAINS_MAX) > 0 else ""
         return f"{what}{self.base}{' on ' if places else ''}{places}"
 
 
@@ -76,10 +80,11 @@ def money_of(inputs: Mapping[str, Any], kinds: Mapping[str, str], catalogue: Cat
         if name in own or (kinds.get(name) == "address" and _words(name) & _TOKENS)
     }
     pairs = _pairs(inputs, kinds, [name for name in places if kinds[name] != "TokenAmount"])
+    paired = set(pairs.values())
     money: list[Money] = []
     for name, value in inputs.items():
         token_name = pairs.get(name, name)
-        if token_name not in places or (token_name == name and name in pairs.values()):
+        if token_name not in places or (token_name == name and name in paired):
             continue
         token, chain_ids = places[token_name]
         unit = catalogue.common_unit(token, chain_ids)
@@ -121,7 +126,10 @@ def _pairs(inputs: Mapping[str, Any], kinds: Mapping[str, str], tokens: list[str
     ]
     if len(tokens) == len(amounts) == 1 and kinds[tokens[0]] == "Token" and not _key(amounts[0], _AMOUNTS):
         return {amounts[0]: tokens[0]}
-    pairs = {name: [each for each in tokens if _key(each, _TOKENS) == _key(name, _AMOUNTS)] for name in amounts}
+    named: dict[frozenset[str], list[str]] = {}
+    for each in tokens:
+        named.setdefault(_key(each, _TOKENS), []).append(each)
+    pairs = {name: named.get(_key(name, _AMOUNTS), []) for name in amounts}
     return {name: same[0] for name, same in pairs.items() if len(same) == 1}
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from muniment.protocol.evm.topics import topic_in_words
 from muniment.protocol.evm.typed_data import Domain
 from muniment.protocol.tokens import Catalogue
-from muniment.protocol.triggers.amounts import Catalogue, money_of
+from muniment.protocol.triggers.amounts import money_of
 from muniment.protocol.triggers.rules import SECONDS_BELOW
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT

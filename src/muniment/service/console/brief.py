@@ -62,8 +62,8 @@ def trigger_line(trigger: Trigger, tokens: Tokens, chains: Mapping[int, Chain]) 
     money = {each.names[0]: each for each in money_of(trigger.input, kinds, tokens.catalogue)}
     paired = {name for each in money.values() for name in each.names[1:]}
     amounts = {name for name, each in money.items() if each.figure}
-    others = [name for name in trigger.input if name not in paired | amounts]
-    left = others[max(_INPUTS_MAX - len(amounts), 0) :]
+    others = [name for name in trigger.input if name not in paired and name not in amounts]
+    left = set(others[max(_INPUTS_MAX - len(amounts), 0) :])
     shown = [
         _money(money[name], kinds, tokens)
         if name in money
