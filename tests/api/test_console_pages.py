@@ -167,9 +167,13 @@ async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> 
     for path, words in {
         "console": "None arrived", "console/functions": "Deploy the first one",
         "console/triggers": "Sign the first one",
-        "console/intents": "Relayers record them", "console/intents?status=failed": "No intent matches",
-        "console/runs": "No relayer has recorded a run yet", "console/runs?result=missed": "No run matches",
-        f"console/addresses/{Wallet(1).address}": "It has signed no triggers",
+        "console/intents": "Sign a trigger, and start a relayer:muniment relayer --config relayer.toml",
+        "console/intents?status=failed": "Nothing matches. Show all", "console/triggers?active=true": "Show all",
+        "console/runs": "No relayer has recorded a run yet. Start one:muniment relayer --config relayer.toml",
+        "console/runs?result=missed": "Nothing matches. Show all", "console/functions?creator=": "Nothing matches",
+        f"console/addresses/{Wallet(1).address}": "It has signed no trigger. Sign one",
+        f"console/account?address={Wallet(1).address}": "Nothing runs in the name of this address. Sign a trigger",
+        "console/triggers/new": "No function is deployed yet. Deploy the first one",
     }.items():  # fmt: skip
         answer = await reader.get(f"/{path}")
         assert answer.status_code == 200

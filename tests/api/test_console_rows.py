@@ -199,8 +199,9 @@ async def test_an_address_and_a_function_are_not_said_in_each_row(reader: httpx2
 @pytest.mark.one_engine
 async def test_the_row_of_a_run_says_whose_it_is_and_what_came_of_it(reader: httpx2.AsyncClient, world: World) -> None:
     page = (await reader.get("/console/runs")).text
-    for words in ("2 intents", "stopped, abort", "nothing", "missed, gap"):
+    for words in ("2 intents", "declined", "nothing", "missed, gap"):
         assert f"<bdi>Sweep rewards</bdi>: {words}</a>" in page
+    assert '<span class="sub">“<bdi>price is above the limit</bdi>”</span>' in page
     assert f'href="../console/runs/{world.runs["intents"]}"><bdi>Sweep rewards</bdi>: 2 intents</a>' in page
     assert f'href="../console/triggers/{world.triggers[0]["sig"]}"' in page
     of_one = (await reader.get(f"/console/triggers/{world.triggers[0]['sig']}")).text

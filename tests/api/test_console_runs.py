@@ -51,7 +51,7 @@ async def test_a_run_says_what_came_of_it_what_it_read_and_who_recorded_it(
 @pytest.mark.one_engine
 async def test_a_reason_is_a_sentence_and_a_gap_is_counted(reader: httpx2.AsyncClient, world: World) -> None:
     stopped = await text_of(reader, f"runs/{world.runs['in conflict']}")
-    assert "The function called abort: price is above the limit" in stopped
+    assert "The function declined to act. “price is above the limit”" in stopped
     missed = await text_of(reader, f"runs/{world.runs['missed']}")
     assert "No relayer of this operator ran then" in missed
     when = r"\d+ Nov 2026, \d\d:\d\d UTC \(\d+ hours ago\)"
@@ -90,7 +90,7 @@ async def test_a_trigger_has_its_runs_and_lists_have_the_last_one(reader: httpx2
 async def test_the_overview_counts_the_runs_of_a_day(reader: httpx2.AsyncClient, world: World) -> None:
     text = await text_of(reader, "../console")
     _, _, counted = text.partition("Runs, last 24 hoursAll runs")
-    assert counted.startswith("intents 1nothing 1stopped 2missed 1Newest intents"), text
+    assert counted.startswith("intents 1nothing 1stopped 2missed 1Not carried out"), text
     assert world.runs
 
 
@@ -104,7 +104,7 @@ async def test_an_intent_names_the_run_that_made_it(reader: httpx2.AsyncClient, 
 
 async def test_the_list_of_runs_is_filtered_and_found(reader: httpx2.AsyncClient, world: World) -> None:
     every = await text_of(reader, "runs")
-    assert all(word in every for word in ("missed", "nothing", "stopped", "intents", "gap", "abort"))
+    assert all(word in every for word in ("missed", "nothing", "declined", "intents", "gap"))
     page = await reader.get(f"/console/runs?result=stopped&triggerSig={world.triggers[0]['sig']}&relayer=")
     links = Outline(page.text).links
     assert [each for each in links if each.endswith(world.runs["in conflict"])]

@@ -46,8 +46,8 @@ async def total(counts: Counts) -> int:
 
 async def test_a_day_has_24_hours_also_without_intents(context: Context) -> None:
     hours = await count_by_hour(context.database, moment_of(context))
-    assert [begin_ms for begin_ms, _ in hours] == [OLDEST_MS + n * HOUR_MS for n in range(HOURS)]
-    assert not any(counts for _, counts in hours)
+    assert [each.begin_ms for each in hours] == [OLDEST_MS + n * HOUR_MS for n in range(HOURS)]
+    assert not any(each.counts or each.reasons for each in hours)
 
 
 async def test_intents_of_both_forms_are_counted_in_the_hour_of_their_arrival(context: Context) -> None:
@@ -63,10 +63,12 @@ async def test_intents_of_both_forms_are_counted_in_the_hour_of_their_arrival(co
         (NOW_MS, intent_body(7)),
         (NOW_MS, operations_body(8)),
     )
-    hours = {
-        begin_ms: counts for begin_ms, counts in await count_by_hour(context.database, moment_of(context)) if counts
+    hours = [each for each in await count_by_hour(context.database, moment_of(context)) if each.counts]
+    assert {each.begin_ms: each.reasons for each in hours if each.reasons} == {
+        OLDEST_MS: {("failed", "its transaction failed on the chain"): 1},
+        BEGIN_MS - HOUR_MS: {("expired", "no solver made an offer"): 1},
     }
-    assert hours == {
+    assert {each.begin_ms: each.counts for each in hours} == {
         OLDEST_MS: {"succeeded": 1, "failed": 1},
         OLDEST_MS + HOUR_MS: {"created": 1},
         BEGIN_MS - HOUR_MS: {"expired": 1},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from itertools import count
@@ -17,7 +18,7 @@ from middle import before
 from muniment.client import Registry
 from run_bodies import next_run_of
 from service import Service
-from using import SAMPLE_INPUT, Person, operator_key
+from using import SAMPLE_INPUT, Person, intent, operator_key
 
 NUMBERS = count(2_000)
 
@@ -50,6 +51,34 @@ def recorded(served: Service, key: str, trigger: dict[str, Any], **members: Any)
     """The hash of a run that was recorded."""
     with Registry(served.url, operator_key=key) as registry:
         return str(registry.runs.record(next_run_of(trigger, **members)).hash)
+
+
+def test_what_was_not_carried_out_is_said_in_every_list(
+    person: Person, served: Service, key: str, trigger: dict[str, Any]
+) -> None:
+    person.environment["MUNIMENT_OPERATOR_KEY"] = key
+    sig = trigger["sig"]
+    members = [{"deadline": "1600000000"}, {"deadline": "1600000000"}, {"status": "failed"}, {}]
+    for number, each in enumerate(members):
+        body = {**intent(800 + number), "configSig": sig, "user": person.wallet.address, **each}
+        person.done("intents", "put", "-", stdin=json.dumps(body))
+    recorded(served, key, trigger, result="stopped", reason={"code": "abort", "text": "too dear"})
+    said = "3 of the newest 4 intents not carried out: no solver made an offer (2) · its transaction failed"
+    declined = "1 of 1 run declined by the function"
+    shown = person.done("triggers", "show", sig, "--columns")
+    assert said in shown
+    assert declined in shown
+    listed = person.run("intents", "list", "--trigger", sig, "--columns")
+    assert said in listed.stderr
+    assert listed.stdout.count("no solver made an offer") == 2
+    ran = person.run("runs", "list", "--trigger", sig, "--columns")
+    assert declined in ran.stderr
+    assert ran.stdout.splitlines()[1].split()[2:5] == ["declined", "too", "dear"]
+    hash_ = person.records("intents", "list", "--trigger", sig, "--status", "expired")[0]["hash"]
+    assert "expired, not carried out: no solver made an offer" in person.done("intents", "show", hash_, "--columns")
+    assert person.run("intents", "list", "--trigger", sig).stderr == ""  # programs count themselves
+    nothing = person.run("intents", "list", "--trigger", "0x" + "77" * 64 + "1b", "--columns")
+    assert "no intents: they come of the runs of triggers" in nothing.stderr
 
 
 def test_runs_are_listed_shown_and_the_newest_is_found(

@@ -48,6 +48,7 @@ def test_show_says_result_time_blocks_questions_intents_and_relayers(person: Per
     record["outputs"][1]["recorded"] = False
     text = shown(person, middle, record)
     for words in (
+        "outcome not carried out: its intent was not recorded here; published ", " after it was due",
         f"trigger {SIG}", "2026-11-20T", ", cron", "result intents", "status valid, 1 validation (as the service says)",
         f"{OUTPUTS[0]['hash']} (as", f"{OUTPUTS[1]['hash']}, not recorded here (as", "chain 8453, block 38000000, 0x02",
         f'tokenPrice address {RELAYER}, chainId 8453: ["1000000000000000000"]',
@@ -62,6 +63,13 @@ REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "stopped": (
         {"result": "stopped", "reason": {"code": "abort", "text": "too \u202edear"}},
         "result stopped, abort: the function called abort: too \\u202edear (as the service says)",
+    ),
+    "declined": (
+        {"result": "stopped", "reason": {"code": "abort", "text": "too dear"}}, "outcome declined by the function",
+    ),
+    "fuel": (
+        {"result": "stopped", "reason": {"code": "fuel", "text": ""}},
+        "outcome not carried out: the function used up its fuel",
     ),
     "missed": (
         {"result": "missed", "reason": {"code": "gap", "text": ""}, "missedCount": 3, "from": 1_795_204_080_000,

@@ -54,7 +54,7 @@ def test_an_operator_adds_tests_and_removes_a_webhook(data: Path, receiver: Rece
     assert shown["webhook"]["types"] == ["muniment.trigger.created"]
     assert [each["outcome"] for each in shown["attempts"]] == ["delivered"]
     assert done(data, "remove", hook_id) == f"{hook_id} is removed"
-    assert done(data, "list") == "no webhooks"
+    assert done(data, "list") == "no webhooks; `muniment webhooks add` adds one"
 
 
 def test_a_test_that_fails_has_status_1(data: Path, receiver: Receiver) -> None:

@@ -37,14 +37,14 @@ def run(*options: str) -> Result:
 @pytest.mark.parametrize(
     ("options", "config"),
     [
-        (["--schedule", "0 0 * * *"], {"type": 0, "schedule": "0 0 * * *", "delta": "10m"}),
-        (["--once"], {"type": 2, "delta": "10m", "startDate": 0}),
+        (["--schedule", "0 0 * * *"], {"type": 0, "schedule": "0 0 * * *", "delta": "5m"}),
+        (["--once"], {"type": 2, "delta": "5m", "startDate": 0}),
         (["--once", "--at", "2026-01-31T12:00", "--delta", "1h"],
          {"type": 2, "delta": "1h", "startDate": 1_769_860_800_000}),
         (["--on-event", EVENT], {"type": 1, "chainId": 8453, "contract": CONTRACT, "topics": [[TRANSFER]],
-                                 "delta": "10m"}),
+                                 "delta": "5m"}),
         (["--on-event", EVENT, "--topic", f"2={CONTRACT}", "--topic", f"2={WORD}"],
-         {"type": 1, "chainId": 8453, "contract": CONTRACT, "delta": "10m",
+         {"type": 1, "chainId": 8453, "contract": CONTRACT, "delta": "5m",
           "topics": [[TRANSFER], [], ["0x" + "0" * 24 + CONTRACT[2:].lower(), WORD]]}),
     ],
 )  # fmt: skip

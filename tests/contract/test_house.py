@@ -63,6 +63,8 @@ _EVERYWHERE: Final = ["service/storage/registry_copy.py", "operate"]
 _EXCEPTIONS: Final = {
     # An intent may name a run, which says whether it made the intent.
     "service/resources/intents/run_outputs.py": {"runs"},
+    # What came of runs: whether their intents are recorded; those of triggers.
+    "service/resources/runs/counting.py": {"intents", "triggers"},
     # It asks nodes for the receipts of the transactions that intents name.
     "operate/watch/receipts.py": {"intents", "intent_proposals", "executions"},
     # It shows how far the watcher has read.

@@ -52,7 +52,8 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
         }
         for each in found
     ]  # fmt: skip
-    output.print_result(rows, "\n".join(map(_line, rows)), as_json=as_json, empty="no operators")
+    empty = "no operators; `muniment operators add NAME` adds one"
+    output.print_result(rows, "\n".join(map(_line, rows)), as_json=as_json, empty=empty)
 
 
 @operators.command("revoke")
@@ -92,7 +93,8 @@ def audit_operators(
         }
         for each in found
     ]  # fmt: skip
-    output.print_result(rows, "\n".join("  ".join(row.values()) for row in rows), as_json=as_json, empty="no writes")
+    text, empty = ("\n".join("  ".join(row.values()) for row in rows), "no writes: operators write intents with keys")
+    output.print_result(rows, text, as_json=as_json, empty=empty)
 
 
 def _line(row: dict[str, str | None]) -> str:

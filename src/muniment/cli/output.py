@@ -35,9 +35,9 @@ _SHORT: Final = 10
 _SHORT_CID: Final = 14
 _SHORT_ADDRESS: Final = 8
 _STATUS_COLORS: Final = {
-    "active": "green", "succeeded": "green", "created": "cyan", "ended": "yellow", "expired": "yellow",
+    "succeeded": "green", "active": "blue", "created": "cyan", "ended": "yellow", "expired": "yellow",
     "deactivated": "red", "failed": "red", "discarded": "red",
-    "intents": "green", "valid": "green", "pending": "cyan", "missed": "yellow", "skipped": "yellow",
+    "intents": "blue", "valid": "blue", "pending": "cyan", "missed": "yellow", "skipped": "yellow",
     "incomplete": "yellow", "stopped": "red", "invalid": "red",
 }  # fmt: skip
 _UNITS: Final = (("year", 31_536_000), ("month", 2_592_000), ("day", 86_400), ("hour", 3_600), ("minute", 60))

@@ -69,7 +69,8 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
     found = in_registry(config, flags, read)
     lines = [f"{webhook.id}  {webhook.status}  {name}  {webhook.url}" for name, webhook in found]
     listed = [{"operator": name, "webhook": webhook} for name, webhook in found]
-    output.print_result(listed, "\n".join(lines), as_json=as_json, empty="no webhooks")
+    empty = "no webhooks; `muniment webhooks add` adds one"
+    output.print_result(listed, "\n".join(lines), as_json=as_json, empty=empty)
 
 
 @webhooks.command("show")

@@ -68,7 +68,8 @@ def list_functions(
     with opened(flags) as registry:
         show_newest(
             lambda size: registry.functions.list(creator=creator, name=name, newest_first=True, limit=size),
-            columns, limit=limit, every=every, as_json=as_json, whole=whole, empty="no functions",
+            columns, limit=limit, every=every, as_json=as_json, whole=whole,
+            empty="no functions; `muniment deploy DIR` adds one",
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from muniment.cli.client.listing import list_options, show_newest
+from muniment.cli.client.listing import list_options, show_newest, sum_up
 from muniment.cli.client.service import follow_options, followed, opened, place_of, service_options
 from muniment.cli.client.short_ids import whole_intent, whole_trigger
 from muniment.cli.client.triggers import read_place
@@ -66,15 +66,22 @@ def list_intents(
 
     JSON has the newest 50 proposals and log lines of each, or with --all every one.
     """
+    from muniment.protocol.runs.outcomes import NO_OFFER, why_intent_undone
+
     with opened(flags) as registry:
         sig = whole_trigger(registry, trigger, flags) if trigger else None
-        show_newest(
+        printed = show_newest(
             lambda size: registry.intents.list(
                 user=user, settler=settler, config_sig=sig, status=status, newest_first=True, limit=size
             ),
-            _columns(whole=whole), limit=limit, every=every, as_json=as_json, whole=whole, empty="no intents",
+            _columns(whole=whole), limit=limit, every=every, as_json=as_json, whole=whole,
+            empty="no intents: they come of the runs of triggers; `muniment runs list` shows these",
             complete=lambda intent: _complete(registry, intent),
         )  # fmt: skip
+    if words := sum_up(printed):
+        is_idle = all(why_intent_undone(each) == NO_OFFER for each in printed)
+        has_filter = user or settler or trigger or status
+        print_note(words + (". Nobody seems to fulfil intents here" if is_idle and not has_filter else ""))
 
 
 @click.command("show")
@@ -217,10 +224,13 @@ def _operations(intent: AnyIntent, *, whole: bool = True) -> str:
 
 
 def _columns(*, whole: bool) -> list[Column]:
+    from muniment.protocol.runs.outcomes import why_intent_undone
+
     return [
         Column("HASH", lambda each: short(each.hash, whole=whole)),
         Column("STATUS", lambda each: each.status, is_status=True),
         Column("OPERATION", lambda each: _operations(each, whole=whole)),
+        Column("WHY NOT", why_intent_undone, may_be_cut=True),
         Column("USER", lambda each: short_address(_user(each), whole=whole)),
         Column("RECORDED", lambda each: ago(each.created_at)), Column("DEADLINE", _deadline),
         Column("PROPOSALS", lambda each: str(len(each.proposals))),
@@ -234,6 +244,12 @@ def _deadline(intent: AnyIntent) -> str:
     return relative(int(intent.deadline) - time.time())
 
 
+def _why(intent: AnyIntent) -> str:
+    from muniment.protocol.runs.outcomes import why_intent_undone
+
+    return f", not carried out: {why}" if (why := why_intent_undone(intent)) else ""
+
+
 def _members(intent: AnyIntent) -> dict[str, str]:
     from muniment.protocol.intents.types import Intent
 
@@ -245,7 +261,7 @@ def _members(intent: AnyIntent) -> dict[str, str]:
         "hash": intent.hash, "operation": _kinds(intent), "asks for": _operations(intent),
         "user": _user(intent), "settler": intent.settler,
         "trigger": intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig,
-        "deadline": _deadline(intent), "status": f"{intent.status} {_CLAIMED}",
+        "deadline": _deadline(intent), "status": f"{intent.status}{_why(intent)} {_CLAIMED}",
         "recorded": f"{ago(intent.created_at)} {_CLAIMED}", "proposals": proposals or "none",
         "log": "\n".join(f"{each.created_at} {each.level}: {each.data}" for each in intent.logs) or "none",
     }  # fmt: skip

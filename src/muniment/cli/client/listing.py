@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -11,6 +12,8 @@ from muniment.cli.output import Column, is_for_programs, print_note, show_all, t
 
 if TYPE_CHECKING:
     from muniment.client.sync import Pages
+    from muniment.protocol.intents.types import AnyIntent
+    from muniment.protocol.runs.types import Run
 
 
 T = TypeVar("T")
@@ -27,6 +30,26 @@ def list_options(command: Command) -> Command:
     return limit(every(table_options(command)))
 
 
+def sum_up(records: Iterable[AnyIntent | Run]) -> str:
+    """How many of these intents or runs were not carried out, and why; empty if none."""
+    from muniment.protocol.runs.outcomes import Tally, is_lost, why_intent_undone
+    from muniment.protocol.runs.types import Run
+
+    tally, noun = Tally(), "intent"
+    for each in records:
+        if isinstance(each, Run):
+            reason, noun = each.reason.code if each.reason else None, "run"
+            tally.add_run(each.result, reason, is_lost=is_lost(each, now_ms()))
+        else:
+            tally.add_intent(why_intent_undone(each))
+    return tally.words(noun)
+
+
+def now_ms() -> int:
+    """The time of this machine, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 def show_newest(
     read: Callable[[int], Pages[T]],
     columns: Sequence[Column],
@@ -37,11 +60,12 @@ def show_newest(
     whole: bool,
     empty: str,
     complete: Callable[[T], T | None] | None = None,
-) -> None:
-    """Print the newest records of a listing. `read` gets the size of its pages.
+) -> list[T]:
+    """Print the newest records of a listing, and return those that were printed for people, unless `every` one was.
 
-    Where neither `limit` nor `every` was given and there are more, a line on standard error says so. JSON of `every`
-    record has all members: `complete` adds those that a listing leaves out. None: the record has gone since.
+    `read` gets the size of its pages. Where neither `limit` nor `every` was given and there are more, a line on
+    standard error says so. JSON of `every` record has all members: `complete` adds those that a listing leaves out.
+    None: the record has gone since.
     """
     if every and limit is not None:
         raise click.UsageError("give --limit or --all, not both")
@@ -61,6 +85,10 @@ def show_newest(
     records: Iterable[T] = newest()
     if complete is not None and every and is_for_programs(as_json):
         records = (record for each in records if (record := complete(each)) is not None)
+    printed: list[T] = []
+    if not (every or is_for_programs(as_json)):
+        records = printed = [*records]
     show_all(records, columns, as_json=as_json, empty=empty, fits=not whole)
     if has_more and limit is None:
         print_note(f"These are the newest {_LIMIT}; --limit N or --all prints more.")
+    return printed

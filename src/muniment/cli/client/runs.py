@@ -6,16 +6,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from muniment.cli.client.listing import list_options, show_newest
+from muniment.cli.client.listing import list_options, now_ms, show_newest, sum_up
 from muniment.cli.client.service import opened, service_options
 from muniment.cli.client.short_ids import whole_run, whole_trigger
-from muniment.cli.output import Column, ago, counted, shape_options, short, short_address, show_all, show_one
+from muniment.cli.output import (
+    Column,
+    ago,
+    counted,
+    print_note,
+    shape_options,
+    short,
+    short_address,
+    show_all,
+    show_one,
+)
 
 if TYPE_CHECKING:
     from muniment.client import Registry
     from muniment.protocol.runs.types import NewRun, Run, RunAnswer, RunBlock, RunInput, RunRecord
 
 _CLAIMED: Final = "(as the service says)"
+_EMPTY: Final = "no runs: `muniment relayer explain SIG` says why a relayer did not run a trigger"
 _RESULTS: Final = ("intents", "nothing", "stopped", "missed", "skipped", "incomplete")
 TYPES: Final = ("cron", "event", "once")
 # Characters of an answer; `--json` has all of them.
@@ -42,15 +53,17 @@ def list_runs(
         sigs, columns = [whole_trigger(registry, each, flags) for each in triggers], _columns(whole=whole)
         if latest:
             found = registry.runs.latest(sigs).values()
-            show_all(found, columns, as_json=as_json, empty="no runs", fits=not whole)
+            show_all(found, columns, as_json=as_json, empty=_EMPTY, fits=not whole)
             return
-        show_newest(
+        printed = show_newest(
             lambda size: registry.runs.list(
                 trigger_sig=sigs[0] if sigs else None, relayer=relayer, result=result, newest_first=True, limit=size
             ),
-            columns, limit=limit, every=every, as_json=as_json, whole=whole, empty="no runs",
+            columns, limit=limit, every=every, as_json=as_json, whole=whole, empty=_EMPTY,
             complete=lambda run: _complete(registry, run),
         )  # fmt: skip
+    if words := sum_up(printed):
+        print_note(words)
 
 
 @click.command("show")
@@ -89,14 +102,29 @@ def _check_usage(triggers: tuple[str, ...], *, latest: bool, has_filter: bool) -
         raise click.UsageError("several --trigger need --latest")
 
 
+def _outcome(run: Run) -> str:
+    """The result, or `declined` where the function itself ended the run."""
+    from muniment.protocol.runs.outcomes import outcome_of
+
+    return outcome_of(run.result, run.reason.code if run.reason else None)
+
+
+def _why(run: Run) -> str:
+    """The words of a function that declined, the code of another reason, or that the intent is not recorded."""
+    from muniment.protocol.runs.outcomes import is_lost
+
+    if run.reason:
+        return (_outcome(run) != run.result and run.reason.text) or run.reason.code
+    return "intent not recorded" if is_lost(run, now_ms()) else ""
+
+
 def _columns(*, whole: bool) -> list[Column]:
     from muniment.protocol.wire import moment
 
     return [
         Column("HASH", lambda each: short(each.hash, whole=whole)),
         Column("TRIGGER", lambda each: short(each.trigger_sig, whole=whole)),
-        Column("RESULT", lambda each: each.result, is_status=True),
-        Column("REASON", lambda each: each.reason.code if each.reason else "", may_be_cut=True),
+        Column("RESULT", _outcome, is_status=True), Column("REASON", _why, may_be_cut=True),
         Column("STATUS", lambda each: each.status, is_status=True),
         Column("DUE", lambda each: ago(moment(each.timestamp))), Column("INTENTS", lambda each: str(len(each.outputs))),
         Column("RECORDED", lambda each: ago(each.created_at)),
@@ -106,7 +134,7 @@ def _columns(*, whole: bool) -> list[Column]:
 
 def _members(run: Run) -> dict[str, str]:
     shown = {
-        "hash": run.hash, "trigger": run.trigger_sig, "due": _due(run), "result": _result(run),
+        "hash": run.hash, "trigger": run.trigger_sig, "due": _due(run), "result": _result(run), **_came_of(run),
         "status": f"{run.status}, {counted(run.validations, 'validation')} {_CLAIMED}",
         "intents": "\n".join(
             f"{each.hash}{'' if each.recorded else ', not recorded here'} {_CLAIMED}" for each in run.outputs
@@ -140,6 +168,17 @@ def _due(run: Run) -> str:
     if isinstance(due, EventPayload):
         return f"{shown}: log {due.index} of block {due.block_hash} on chain {due.chain_id}, by {due.contract}"
     return shown
+
+
+def _came_of(run: Run) -> dict[str, str]:
+    """That a run was declined, or why it was not carried out; empty for any other."""
+    from muniment.protocol.runs.outcomes import is_lost, lateness
+
+    if _outcome(run) != run.result:
+        return {"outcome": f"{_outcome(run)} by the function"}
+    lost = f"; {lateness(run)}" if run.outputs and is_lost(run, now_ms()) else ""
+    words = sum_up([run]).partition(": ")[2]
+    return {"outcome": f"not carried out: {words}{lost}"} if words else {}
 
 
 def _result(run: Run) -> str:

@@ -6,18 +6,20 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from muniment.cli.client.listing import list_options, show_newest
+from muniment.cli.client.listing import list_options, show_newest, sum_up
 from muniment.cli.client.service import failures, follow_options, followed, opened, service_options
 from muniment.cli.client.short_ids import whole_own_trigger, whole_trigger
 from muniment.cli.client.when import config_of, event_hash, given_options, when_options
 from muniment.cli.output import (
     Column,
     ago,
+    is_for_programs,
     print_json,
     print_note,
     shape_options,
@@ -43,6 +45,8 @@ _FILE_BYTES_MAX: Final = 1024 * 1024
 _OTHERS: Final = {"cid": "--function", "inputs": "--input", "fee_limit": "--fee-limit", "description": "--description"}
 # Amounts of a trigger in its row.
 _AMOUNTS_MAX: Final = 2
+# The newest intents and runs of a trigger that are counted: a page of each.
+_COUNTED: Final = 100
 _SAFE_INTEGER_MAX: Final = 2**53 - 1
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,15}")
 
@@ -238,7 +242,7 @@ def list_triggers(
                 signer=signer, function_cid=cid, active=active, newest_first=True, limit=size
             ),
             _columns(registry, whole=whole), limit=limit, every=every, as_json=as_json, whole=whole,
-            empty="no triggers",
+            empty="no triggers; `muniment triggers create --help` says how to sign one",
         )  # fmt: skip
 
 
@@ -247,10 +251,16 @@ def list_triggers(
 @service_options
 @shape_options
 def show_trigger(sig: str, *, as_json: bool | None, **flags: Any) -> None:
-    """Show a trigger. Its signature is checked."""
+    """Show a trigger, and what came of it.
+
+    Its signature is checked. Of its newest 100 intents and runs it says what was not carried out, and why.
+    """
     with opened(flags) as registry:
         trigger = registry.triggers.get(whole_trigger(registry, sig, flags))
-    show_one(trigger, _members(trigger), as_json=as_json)
+        members = _members(trigger)
+        if not is_for_programs(as_json) and (words := _undone(registry, trigger.sig)):
+            members["not carried out"] = words
+    show_one(trigger, members, as_json=as_json)
 
 
 @triggers.command("follow")
@@ -305,6 +315,13 @@ def deactivate(sigs: Sequence[str], *, yes: bool, as_json: bool | None, **flags:
 
 def _note_repetition(trigger: Trigger) -> None:
     print_note(f"already registered on {trigger.created_at}; use --version for another")
+
+
+def _undone(registry: Registry, sig: str) -> str:
+    """What of the newest intents and runs of a trigger was not carried out."""
+    intents = registry.intents.list(config_sig=sig, newest_first=True, limit=_COUNTED)
+    runs = registry.runs.list(trigger_sig=sig, newest_first=True, limit=_COUNTED)
+    return "\n".join(filter(None, (sum_up(islice(each, _COUNTED)) for each in (intents, runs))))
 
 
 def _ask(registry: Registry, draft: TriggerDraft, named: list[str], *, yes: bool) -> None:

@@ -15,7 +15,7 @@ from muniment.cli.options import span_ms
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _END: Final = "90d"
-_DELTA: Final = "10m"
+_DELTA: Final = "5m"
 # Options of which a draft has exactly one, by their parameters.
 _KINDS: Final = {
     "schedule": "--schedule", "on_event": "--on-event", "is_once": "--once", "config_json": "--config",

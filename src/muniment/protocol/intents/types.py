@@ -70,7 +70,11 @@ _LOG: Final[dict[str, Any]] = {
 # The moves between these are in `lifecycle`.
 IntentStatus = Annotated[
     Literal["created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired"],
-    Meta(description="The status of the intent", examples=["created"]),
+    Meta(
+        description="The status of the intent. One that is `expired`, `discarded` or `failed` was not carried out: the "
+        "pages and commands count these together, with a reason",
+        examples=["created"],
+    ),
 ]
 ProposalStatus = Annotated[
     Literal["received", "accepted", "rejected", "submitted", "succeeded", "failed", "expired"],

@@ -16,7 +16,8 @@ RunResult = Annotated[
     Literal["intents", "nothing", "stopped", "missed", "skipped", "incomplete"],
     Meta(
         description="The function sent intents, or nothing, or was stopped; the time was missed; the relayer skipped "
-        "the run; or no node gave an answer that the function needs",
+        "the run; or no node gave an answer that the function needs. A run that was `stopped`, `missed` or `skipped` "
+        "was not carried out; one that the function itself ended (`stopped`, reason `abort`) is called declined",
         examples=["intents"],
     ),
 ]

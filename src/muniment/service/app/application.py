@@ -182,7 +182,7 @@ class Application:
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
             random_bytes=context.random_bytes,
             observe=self._observe(router),
-            assets=assets() if settings.console else None,
+            assets=assets(settings.console_notice) if settings.console else None,
             public_url=settings.public_url,
         )  # fmt: skip
         self._describe(context.metrics)

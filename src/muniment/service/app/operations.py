@@ -352,7 +352,7 @@ async def get_openapi() -> Ready[dict[str, Any]]:
 @operation("GET", "/docs", cost=CONTENT, sheds=Shed.READ, answers={200: Answer("An HTML page", ("text/html",))})
 async def get_reference(context: Context) -> Ready[bytes]:
     """Read the reference as a page."""
-    return _reference(has_console=context.settings.console)
+    return _reference(_notice(context))
 
 
 @operation(
@@ -361,7 +361,7 @@ async def get_reference(context: Context) -> Ready[bytes]:
 )  # fmt: skip
 async def get_error_page(context: Context, code: ErrorCode) -> Ready[bytes]:
     """Read what an error code means."""
-    return _error_page(str(code), has_console=context.settings.console)
+    return _error_page(str(code), _notice(context))
 
 
 OPERATIONS: Final = (
@@ -389,11 +389,16 @@ def _openapi() -> Ready[dict[str, Any]]:
     return Ready(encode(_document()), (JSON, (b"cache-control", b"public, max-age=60")))
 
 
+def _notice(context: Context) -> str | None:
+    """The line above every page of the console; None without a console."""
+    return context.settings.console_notice if context.settings.console else None
+
+
 @cache
-def _reference(*, has_console: bool) -> Ready[bytes]:
-    return reference_page(_document(), assets() if has_console else None)
+def _reference(notice: str | None) -> Ready[bytes]:
+    return reference_page(_document(), None if notice is None else assets(notice))
 
 
 @cache  # of the known codes: for others it raises, which is not kept
-def _error_page(code: str, *, has_console: bool) -> Ready[bytes]:
-    return error_page(code, _document(), assets() if has_console else None)
+def _error_page(code: str, notice: str | None) -> Ready[bytes]:
+    return error_page(code, _document(), None if notice is None else assets(notice))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muniment.protocol.errors import InvalidSignature
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.functions.types import Function
+from muniment.protocol.intents.lifecycle import Moment
 from muniment.protocol.intents.types import Intent
 from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.triggers.types import Trigger
@@ -14,6 +15,8 @@ from muniment.service.console import reading
 from muniment.service.console.words import Tokens
 from muniment.service.resources.functions.routes import list_functions
 from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.intents.counting import count_by_trigger as count_intents
+from muniment.service.resources.runs.counting import count_by_trigger as count_runs
 from muniment.service.resources.triggers.counting import Signed, count_by_function
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from muniment.service.context import Context
     from muniment.service.http.request import Request
 
+# The newest intents and runs of a trigger that a row counts.
+COUNTED: Final = 30
 # Active triggers of a function that are counted; more are "100 or more".
 SIGNED_MAX: Final = 100
 
@@ -41,6 +46,8 @@ class Beside(NamedTuple):
     # By signature: of each trigger its newest run, and the trigger of each intent.
     runs: Mapping[str, Run]
     triggers: Mapping[str, Trigger]
+    # By signature: what came of the newest intents and runs of each trigger, where that is not all good.
+    undone: Mapping[str, Sequence[str]]
 
     def function(self, cid: str) -> Function | None:
         """The function of this CID, in either version."""
@@ -50,7 +57,24 @@ class Beside(NamedTuple):
 async def of_triggers(context: Context, request: Request, triggers: Sequence[Trigger]) -> Beside:
     """Of at most a hundred triggers."""
     runs = await reading.last_runs(context, request, triggers)
-    return await _beside(context, request, triggers, runs)
+    known = await _beside(context, request, triggers, runs)
+    return known._replace(undone=await undone(context, request, triggers, COUNTED))
+
+
+async def undone(
+    context: Context, request: Request, triggers: Sequence[Trigger], most: int
+) -> dict[str, Sequence[str]]:
+    """What was not carried out of the newest `most` intents and runs of each trigger, by signature, in words."""
+    sigs = [each.sig.raw for each in triggers]
+    moment, client = (
+        Moment(context.clock.now_ms(), context.settings.settlement_grace_s),
+        context.clients.address(request),
+    )
+    reader = context.list_reader()
+    intents = await count_intents(reader, sigs, most, moment, client)
+    runs = await count_runs(reader, sigs, most, moment.now_ms, client)
+    said = {each.sig: (intents[each.sig.raw].words("intent"), runs[each.sig.raw].words("run")) for each in triggers}
+    return {sig: [each for each in words if each] for sig, words in said.items()}
 
 
 async def of_intents(context: Context, request: Request, intents: Sequence[AnyIntent]) -> Beside:
@@ -97,6 +121,7 @@ async def _beside(
         {each.cid.digest: each for each in functions},
         runs,
         {str(each.sig): each for each in triggers},
+        {},
     )
 
 

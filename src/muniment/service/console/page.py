@@ -84,8 +84,8 @@ async def get_robots() -> Ready[bytes]:
 
 
 @cache
-def assets() -> Assets:
-    """The paths of the files, and the imports of each module."""
+def assets(notice: str = "") -> Assets:
+    """The paths of the files, the imports of each module, and the line above every page."""
     digest = hashlib.sha256()
     for name, file in sorted(_files().items()):
         digest.update(b"%s\0%d\0%s" % (name.encode(), len(file.content), file.content))
@@ -95,6 +95,7 @@ def assets() -> Assets:
         f"Muniment {version('muniment')}, pages {release}",
         styles=(_STYLES,),
         imports={name: tuple(_imported(name, {name})) for name in _files() if name.endswith(".js")},
+        notice=notice,
     )
 
 
@@ -185,8 +186,8 @@ def page(path: str) -> Callable[[Handler], Operation]:
     def declare(handler: Handler) -> Operation:
         @wraps(handler)
         async def answer(**values: Any) -> Ready[bytes]:
-            shown = await handler(**values)
-            return framed(shown, root_from(values["request"].path), assets(), shown.status)
+            shown, request = await handler(**values), values["request"]
+            return framed(shown, root_from(request.path), request.assets or assets(), shown.status)
 
         declared = operation("GET", path, cost=COST, sheds=Shed.PAGE)(answer)
         return replace(declared, sources=tuple(

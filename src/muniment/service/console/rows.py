@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muniment.protocol.intents.lifecycle import INTENT_MOVES
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.log.types import LogShown
+from muniment.protocol.runs.outcomes import DECLINED, is_lost, lateness, outcome_of, why_intent_undone
 from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.wire import DATED_MS_MAX, iso_time, ms_of
 from muniment.service.console import reading
@@ -39,24 +40,25 @@ _TEXT_MAX: Final = 100
 
 
 def triggers(
-    listed: Sequence[Trigger], root: str, now_ms: int, *, beside: Beside, none: str, without: str = ""
+    listed: Sequence[Trigger], root: str, now_ms: int, *, beside: Beside, none: Value, without: str = ""
 ) -> Html:
     """Triggers as a table, or the sentence `none`; `root` leads from the page to the root of the service.
 
     `without` is the name of a column that the page says already.
     """
     if not listed:
-        return html('<p class="empty">{}</p>', none)
+        return html('<div class="empty">{}</div>', none)
     rows = [
         (
             _trigger(each, root, beside),
             html("{}{}", when(each.config, beside.chains), _next(each, now_ms)),
             html(
-                "{}{}",
+                "{}{}{}",
                 _filtered(
                     word := is_active(each, now_ms), f"{root}console/triggers?active={str(word == 'active').lower()}"
                 ),
                 _last(beside.runs[each.sig], root, now_ms) if each.sig in beside.runs else None,
+                undone(beside.undone.get(each.sig, ())),
             ),
             identifier(each.signer, f"{root}console/addresses/{each.signer}"),
             relative(ms_of(each.created_at), now_ms),
@@ -64,6 +66,14 @@ def triggers(
         for each in listed
     ]
     return _without(without, _TRIGGER, rows, label="Triggers", numbers=("Registered",))
+
+
+def undone(words: Sequence[str]) -> Html:
+    """What was not carried out, a line each; a row shows the commonest reason, and on a phone the number alone."""
+    lines = [(count, colon, *why.partition(" · ")) for count, colon, why in (each.partition(": ") for each in words)]
+    return html(
+        "{}", [html('<span class="undone">{}<span>{}{}</span><span>{}{}</span></span>', *each) for each in lines]
+    )
 
 
 def _trigger(trigger: Trigger, root: str, beside: Beside) -> Html:
@@ -102,21 +112,22 @@ def _without(name: str, names: Sequence[str], rows: Sequence[Sequence[Value]], *
 
 
 def runs(
-    listed: Sequence[Run], root: str, now_ms: int, *, none: Html | str, beside: Beside | None = None
+    listed: Sequence[Run], root: str, now_ms: int, *, none: Value, beside: Beside | None = None
 ) -> Html:  # fmt: skip
     """Runs as a table, or the sentence `none`; without `beside` the page says whose trigger they are of."""
     if not listed:
-        return html('<p class="empty">{}</p>', none)
+        return html('<div class="empty">{}</div>', none)
     rows = [
         (
             html(
                 '<a class="row" href="{}console/runs/{}">{}{}</a>{}<span class="sub">{}{}</span>',
-                root, each.hash, _whose(each, beside), outcome(each), _does(each, beside), identifier(each.hash),
+                root, each.hash, _whose(each, beside), outcome_line(each),
+                html("{}{}", _does(each, beside), _words(each, now_ms)), identifier(each.hash),
                 html(" of {}", identifier(each.trigger_sig, f"{root}console/triggers/{each.trigger_sig}"))
                 if beside
                 else None,
             ),
-            _filtered(each.result, f"{root}console/runs?result={each.result}"),
+            _filtered(outcome(each), f"{root}console/runs?result={each.result}"),
             _status(each),
             relayer(each.relayer, root),
             html(
@@ -145,11 +156,30 @@ def _does(run: Run, beside: Beside | None) -> Html | None:
     return html('<span class="does">{}</span>', line) if line else None
 
 
-def outcome(run: Run) -> str:
-    """`2 intents`, `stopped, abort`."""
+def outcome_line(run: Run) -> str:
+    """`2 intents`, `declined`, `missed, gap`."""
     if run.outputs:
         return counted(len(run.outputs), "intent")
-    return f"{run.result}, {run.reason.code}" if run.reason else run.result
+    is_said = run.reason and outcome(run) != DECLINED
+    return f"{run.result}, {run.reason.code}" if is_said and run.reason else outcome(run)
+
+
+def _words(run: Run, now_ms: int) -> Html | None:
+    """What a function said when it declined, or that an intent is not recorded."""
+    if is_lost(run, now_ms):
+        return html('<span class="sub">not recorded here: {}</span>', lateness(run))
+    return html('<span class="sub">{}</span>', words) if (words := said(run)) else None
+
+
+def outcome(run: Run) -> str:
+    """The result of a run as a word, `declined` where the function itself ended it."""
+    return outcome_of(run.result, run.reason.code if run.reason else None)
+
+
+def said(run: Run) -> Html | None:
+    """The words with which a function declined."""
+    is_said = run.reason and run.reason.text and outcome(run) == DECLINED
+    return html("“{}”", _text(run.reason.text)) if is_said and run.reason else None
 
 
 def awaits_others(run: Run) -> bool:
@@ -173,16 +203,16 @@ def relayer(address: str, root: str) -> Html:
 def _last(run: Run, root: str, now_ms: int) -> Html:
     return html(
         '<span class="sub">last run <a href="{}console/runs/{}">{}</a> {}</span>',
-        root, run.hash, run.result, relative(run.timestamp, now_ms),
+        root, run.hash, outcome(run), relative(run.timestamp, now_ms),
     )  # fmt: skip
 
 
 def intents(
-    listed: Sequence[AnyIntent], root: str, now_ms: int, *, beside: Beside, none: str, without: str = ""
+    listed: Sequence[AnyIntent], root: str, now_ms: int, *, beside: Beside, none: Value, without: str = ""
 ) -> Html:
     """Intents as a table, or the sentence `none`; `without` is the name of a column that the page says already."""
     if not listed:
-        return html('<p class="empty">{}</p>', none)
+        return html('<div class="empty">{}</div>', none)
     rows = [
         (
             html(
@@ -191,7 +221,10 @@ def intents(
                 identifier(each.hash),
             ),
             _function_of(each, root, beside),
-            html("{}{}", _filtered(each.status, f"{root}console/intents?status={each.status}"), _due(each, now_ms)),
+            html(
+                "{}{}{}", _filtered(each.status, f"{root}console/intents?status={each.status}"), _due(each, now_ms),
+                html('<span class="undone">{}</span>', why) if (why := why_intent_undone(each)) else None,
+            ),
             identifier(user := user_of(each), f"{root}console/addresses/{user}"),
             relative(ms_of(each.created_at), now_ms),
         )
@@ -218,11 +251,12 @@ def _due(intent: AnyIntent, now_ms: int) -> Html | None:
 
 
 def functions(
-    listed: Sequence[Function], root: str, now_ms: int, *, signed: Mapping[bytes, Signed], none: str, without: str = ""
-) -> Html:
+    listed: Sequence[Function], root: str, now_ms: int, *, signed: Mapping[bytes, Signed], none: Value,
+    without: str = "",
+) -> Html:  # fmt: skip
     """Functions as a table, or the sentence `none`; `signed` counts the triggers by the digest of the function."""
     if not listed:
-        return html('<p class="empty">{}</p>', none)
+        return html('<div class="empty">{}</div>', none)
     rows = [
         (
             html(

@@ -172,6 +172,17 @@ async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tupl
     return [(at_ms, action.removeprefix(MOVE)) for at_ms, action in rows]
 
 
+async def is_moved_since(reader: Reader, since_ms: int) -> bool:
+    """Whether an operator has moved an intent since then, in milliseconds since 1970. Raises `DeadlineExceeded`."""
+    # The entries of the last day are the newest: the walk ends at the first move.
+    rows = await reader.fetch_slow(
+        f"""SELECT 1 FROM audit_entries WHERE seq > coalesce((SELECT max(seq) FROM audit_entries WHERE at_ms < ?), 0)
+            AND action LIKE '{MOVE}%' LIMIT 1""",
+        (since_ms,),
+    )
+    return bool(rows)
+
+
 async def _operator_of(database: Database, key: str) -> tuple[str, Address | None] | None:
     """The name and the address of the operator with this key."""
     if not _KEY.fullmatch(key):

@@ -185,6 +185,7 @@ class Settings:
         False, "true: RPC nodes and token lists at private and loopback addresses are allowed; for development"
     )
     console: bool = _setting(True, "Pages for people at /console; false: their paths are 404")
+    console_notice: str = _setting("", "Line above every page of the console, such as `Test data`; empty: none")
     feed: str = _setting("on", "The change feed; off: its operations are 404; events are still stored")
     feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
     runs_keep_days: int = _setting(

@@ -160,7 +160,8 @@ function delay() {
     return typed;
   }, "", { inputmode: "numeric", size: 6 });
   const unit = choice("Unit", UNITS, "/config/delta#unit", "", String);
-  count.write("10");
+  // Functions give their intents a few minutes: a later run may come to nothing.
+  count.write("5");
   unit.write("m");
   return {
     node: element("div", { class: "two" }, count.node, unit.node),

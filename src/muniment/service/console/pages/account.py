@@ -11,13 +11,16 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.types import Intent
 from muniment.protocol.ipfs.cid import BundleCid, cid_v0
+from muniment.protocol.runs.outcomes import UNDONE, why_intent_undone
 from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import TRIGGER_SIGS_MAX, Trigger
 from muniment.protocol.wire import ms_of
 from muniment.service.console import beside, reading
 from muniment.service.console.brief import intent_line, next_run_ms, trigger_line, when
+from muniment.service.console.counts import nobody
 from muniment.service.console.page import page
 from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state, until
+from muniment.service.console.rows import outcome, said, undone
 from muniment.service.console.words import clipped
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
@@ -39,11 +42,11 @@ if TYPE_CHECKING:
 # Of the rows of a hundred triggers, in addition to the cost of a page and of its queries.
 _HOME_UNITS: Final = 150
 _WEEK_MS: Final = 7 * 86_400_000
-# Failed intents of the last week that the page shows.
-_FAILED_MAX: Final = 20
+# Intents of the last week that the page shows, of each status of those that were not carried out.
+_SHOWN_MAX: Final = 10
 # Of a log line that gives the reason for a failure.
 _REASON_LENGTH_MAX: Final = 300
-_BAD_LEVELS: Final = ("error", "critical")
+_BAD_LEVELS: Final = ("warning", "error", "critical")
 # `0x` and 130 digits.
 _SIGNATURE_LENGTH: Final = 132
 # An address with spaces around it, percent-encoded.
@@ -71,13 +74,14 @@ async def account_page(context: Context, request: Request) -> Page:
     request.due_units += _HOME_UNITS
     owned = await _Owned.read(context.of_primary(), request, address, function)  # a script asks again after a stop
     body = html(
-        '{}<p>{}</p>{}{}{}'
+        '{}<p>{}</p>{}{}{}{}'
         '<div id="account" data-address="{}" data-lifetime="{}"><div class="who"></div><div id="private">'
         '<p class="faint">Balances, API key and profile need a log-in with a wallet, and so a script. '
         "Without one, use <code>muniment login</code>.</p></div></div>",
         heading("Account", end=action(f"{root}console/triggers/new", "Sign a trigger"), level=1),
         identifier(address, f"{root}console/addresses/{address}", whole=True),
-        owned.triggers(root), owned.failures(root), heading("Log-in"), address, lifetime,
+        await nobody(context), owned.triggers(root), owned.failures(root), heading("Log-in"),
+        address, lifetime,
     )  # fmt: skip
     json = f"{root}triggers?signer={address}&active=true{f'&functionCid={chosen}' if chosen else ''}"
     return Page(f"Account {address}", body, "account", json, ("account.js", "owned.js"))
@@ -99,7 +103,7 @@ def _asking(given: str, fault: str, lifetime_s: int, root: str) -> Html:
 
 
 class _Owned:
-    """The active triggers of an address, and its failed intents of the last week."""
+    """The active triggers of an address, and its intents of the last week that were not carried out."""
 
     def __init__(self, address: Address, now_ms: int, known: Beside, active: Sequence[Trigger]) -> None:
         self._address, self._now_ms, self._known, self._active = address, now_ms, known, active
@@ -107,7 +111,7 @@ class _Owned:
         self._functions: Sequence[Function] = ()
         self._chosen: BundleCid | None = None
         self._protocols: Mapping[str, str] = {}
-        self._failed: Sequence[AnyIntent] = ()
+        self._undone: Sequence[AnyIntent] = ()
 
     @classmethod
     async def read(cls, context: Context, request: Request, address: Address, chosen: BundleCid | None) -> _Owned:
@@ -120,11 +124,14 @@ class _Owned:
         owned._functions = await _functions(context, request, address)
         owned._chosen = chosen
         owned._protocols = await _protocols(context, owned._active)
-        failed = IntentQuery(
-            user=address, status="failed", created_after=max(owned._now_ms - _WEEK_MS, 0), limit=_FAILED_MAX,
-            generation="all",
-        )  # fmt: skip
-        owned._failed = (await reading.intents(context, request, failed)).records
+        failures: list[AnyIntent] = []
+        for status in UNDONE:
+            query = IntentQuery(
+                user=address, status=status, created_after=max(owned._now_ms - _WEEK_MS, 0), limit=_SHOWN_MAX,
+                generation="all",
+            )  # fmt: skip
+            failures += (await reading.intents(context, request, query)).records
+        owned._undone = sorted(failures, key=lambda each: ms_of(each.created_at), reverse=True)
         return owned
 
     def triggers(self, root: str) -> Html:
@@ -140,7 +147,8 @@ class _Owned:
         )
         if not self._active:
             what = "Nothing of this function" if self._chosen else "Nothing"
-            return html('{}<p class="empty">{} runs in the name of this address.</p>', title, what)
+            new = html('<a href="{}console/triggers/new">Sign a trigger</a>', root)
+            return html('{}<p class="empty">{} runs in the name of this address. {}</p>', title, what, new)
         more = html(
             '<p class="faint">The newest {}. <a href="{}&active=true">All of them</a></p>', TRIGGER_SIGS_MAX, listed
         )
@@ -182,14 +190,17 @@ class _Owned:
             '<li data-sig="{}" data-protocol="{}"><input type="checkbox" autocomplete="off" aria-label="Choose {}">'
             '<div class="what"><a href="{}console/triggers/{}"><strong>{}</strong> · {}</a>{}'
             '<div class="faint">“{}”</div></div>'
-            '<div class="next"><div>{}</div><div>{}</div></div><button type="button" class="danger">Stop</button>',
+            '<div class="next"><div>{}</div><div>{}</div>{}</div><button type="button" class="danger">Stop</button>',
             trigger.sig, self._protocols.get(trigger.sig, ""), seen(name or str(trigger.function_cid)),
             root, trigger.sig, strange(name) if name else html("<code>{}</code>", str(trigger.function_cid)[:12] + "…"),
             when(trigger.config, self._known.chains), html('<div class="does">{}</div>', does) if does else None,
             strange(trigger.description),
             self._next(trigger),
-            html('last {} <span class="faint">{}</span>', state(last.result), relative(last.timestamp, self._now_ms))
-            if last else html('<span class="faint">no run recorded</span>'),
+            html(
+                'last {} {} <span class="faint">{}</span>', state(outcome(last)), said(last),
+                relative(last.timestamp, self._now_ms),
+            ) if last else html('<span class="faint">no run recorded</span>'),
+            undone(self._known.undone.get(trigger.sig, ())),
         )  # fmt: skip
 
     def _next(self, trigger: Trigger) -> Html:
@@ -211,22 +222,26 @@ class _Owned:
         return function.name if function else ""
 
     def failures(self, root: str) -> Html:
-        """The failed intents of the last week, with the reason that the relayer has logged."""
+        """The intents of the last week that were not carried out, each with the reason."""
+        links = [link(f"{root}console/intents?user={self._address}&status={each}", f"All {each}") for each in UNDONE]
         title = heading(
-            "Failed in the last week",
-            end=link(f"{root}console/intents?user={self._address}&status=failed", "All failed intents"),
+            "Not carried out in the last week", end=html("<span>{}</span>", [html("{} ", each) for each in links])
         )
-        if not self._failed:
-            return html('{}<p class="empty">No intent of this address failed.</p>', title)
+        if not self._undone:
+            return html('{}<p class="empty">No intent of this address.</p>', title)
         lines = [
             html(
                 '<li><a href="{}console/intents/{}">{}</a>{} <span class="faint">{}</span><div class="reason">{}</div>',
                 root, each.hash, intent_line(each, self._known.tokens), self._trigger_of(each, root),
                 relative(ms_of(each.created_at), self._now_ms), reason(each),
             )
-            for each in self._failed
+            for each in self._undone
         ]  # fmt: skip
-        return html('{}<ul class="failed-intents" aria-label="Failed intents">{}</ul>', title, lines)
+        more = html('<p class="faint">At most {} of each status.</p>', _SHOWN_MAX)
+        return html(
+            '{}<ul class="failed-intents" aria-label="Intents that were not carried out">{}</ul>{}', title, lines,
+            more if len(lines) >= _SHOWN_MAX else None,
+        )  # fmt: skip
 
     def _trigger_of(self, intent: AnyIntent, root: str) -> Html | None:
         """The trigger that led to an intent, by the name of its function where it is still active."""
@@ -240,12 +255,13 @@ class _Owned:
 
 
 def reason(intent: AnyIntent) -> Html:
-    """Why an intent failed: the newest log line that tells of an error, or that there is none."""
+    """Why an intent was not carried out, and the newest log line that warns or tells of an error."""
     bad = [each for each in intent.logs if each.level in _BAD_LEVELS]
+    why = html('<span class="state {}">{}</span>', intent.status, why_intent_undone(intent))
     if not bad:
-        return html('<span class="faint">The transaction failed on the chain; no log line says why.</span>')
+        return why
     text = max(bad, key=lambda each: ms_of(each.created_at)).data
-    return strange(clipped(text, _REASON_LENGTH_MAX))
+    return html("{}: {}", why, strange(clipped(text, _REASON_LENGTH_MAX)))
 
 
 async def _functions(context: Context, request: Request, signer: Address) -> Sequence[Function]:

@@ -87,7 +87,7 @@ def _page(request: Request, given: str, words: Html) -> Ready[bytes]:
         "a CID in either version: a function</ul>",
         given, words, _PREFIX_MIN,
     )  # fmt: skip
-    return framed(Page("Find", body), root_from(request.path), assets(), 200)
+    return framed(Page("Find", body), root_from(request.path), request.assets or assets(), 200)
 
 
 class _Found(NamedTuple):

@@ -9,7 +9,7 @@ from muniment.protocol.functions.types import Function
 from muniment.protocol.ipfs.cid import BundleCid, Cid
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import ms_of
-from muniment.service.console import beside, reading, rows
+from muniment.service.console import beside, empty, reading, rows
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     TextField,
@@ -51,7 +51,7 @@ async def list_page(context: Context, request: Request) -> Page:
     except Invalid as refusal:
         return refused_listing(request, "functions", _FILTERS, refusal)
     found = await reading.listing(list_functions, context, request, query, Function)
-    none = "No function matches." if request.query else "No function is deployed yet. Deploy the first one."
+    none = empty.NO_MATCH if request.query else empty.no_functions(root)
     signed = await beside.signed(context, found.records)
     shown = rows.functions(found.records, root, context.clock.now_ms(), signed=signed, none=none)
     end = action(f"{root}console/deploy", "Deploy a function")
@@ -79,7 +79,7 @@ async def function_page(context: Context, request: Request, cid: Cid) -> Page:
         heading("Triggers of it", end=link(f"{root}console/triggers?functionCid={function.cid}", "All of them")),
         rows.triggers(
             triggers.records, root, now_ms, beside=await beside.of_triggers(context, request, triggers.records),
-            none="No trigger of this function is signed yet.",
+            none=empty.no_triggers(root, str(function.cid)),
         ),
         await _versions(context, request, function, root),
     )  # fmt: skip

@@ -10,8 +10,9 @@ from muniment.protocol.intents.asked import Operation, operations_of
 from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import Intent, Move
+from muniment.protocol.runs.outcomes import why_intent_undone, why_undone
 from muniment.protocol.wire import ms_of
-from muniment.service.console import beside, reading, rows
+from muniment.service.console import beside, empty, reading, rows
 from muniment.service.console.brief import intent_line
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
@@ -68,7 +69,7 @@ async def list_page(context: Context, request: Request) -> Page:
     except Invalid as refusal:
         return refused_listing(request, "intents", _FILTERS, refusal)
     found = await reading.intents(context, request, query)
-    none = "No intent matches." if request.query else "No intent has arrived yet. Relayers record them as operators."
+    none = empty.NO_MATCH if request.query else empty.no_intents(root)
     known = await beside.of_intents(context, request, found.records)
     shown = rows.intents(found.records, root, context.clock.now_ms(), beside=known, none=none)
     return listing_page(request, "intents", found, _FILTERS, shown)
@@ -149,10 +150,8 @@ def _why(intent: AnyIntent, moves: Sequence[Move], now_ms: int) -> Html | None:
     """The reason why nothing happened, or the next event that the intent waits for, if the records show it."""
     if intent.status == "expired":
         words = _why_expired(intent, moves)
-    elif intent.status == "discarded":
-        words = "The relayer discarded it. Its logs may say why."
-    elif intent.status == "failed":
-        words = "The transaction failed on the chain. The logs may say why."
+    elif why := why_intent_undone(intent):
+        words = f"Not carried out: {why}. The logs may say why."
     elif intent.status in {"created", "enqueued"}:
         words = _waits_for(intent, now_ms)
     else:
@@ -163,13 +162,11 @@ def _why(intent: AnyIntent, moves: Sequence[Move], now_ms: int) -> Html | None:
 
 
 def _why_expired(intent: AnyIntent, moves: Sequence[Move]) -> str:
-    if any(each.status == "submitted" for each in moves):
-        return "Too late: a transaction was sent, and the settlement contract did not report its success in time."
-    if not intent.proposals:
-        return "Nothing happened: no solver made a proposal before the deadline."
-    if all(each.status == "rejected" for each in intent.proposals):
-        return "Nothing happened: every proposal was rejected."
-    return "Nothing happened: no proposal was sent to the chain before the deadline."
+    if intent.proposals and all(each.status == "rejected" for each in intent.proposals):
+        return "Not carried out: every offer was rejected."
+    is_sent = any(each.status == "submitted" for each in moves)
+    why = why_undone(intent.status, has_offers=bool(intent.proposals), is_sent=is_sent)
+    return f"Not carried out: {why}."
 
 
 def _waits_for(intent: AnyIntent, now_ms: int) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 from muniment.protocol.errors import Unavailable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.functions.types import Function
 from muniment.protocol.intents.lifecycle import INTENT_MOVES, Moment
+from muniment.protocol.runs.outcomes import DECLINED, outcome_of, span, why_run_undone
 from muniment.protocol.runs.reasons import RESULT_BYTES
 from muniment.protocol.triggers.typed_data import registry_domain
 from muniment.protocol.triggers.types import Trigger
 from muniment.service.auth.secrets import ring_of
-from muniment.service.console import beside, reading, rows
+from muniment.service.console import beside, empty, reading, rows
+from muniment.service.console.counts import DAY_MS, counted, nobody
 from muniment.service.console.page import page
 from muniment.service.console.parts import Bar, absolute, bars, facts, heading, identifier, link, state, table
 from muniment.service.console.rows import log_line
@@ -27,70 +28,54 @@ from muniment.service.resources.functions.routes import list_functions
 from muniment.service.resources.functions.store import FunctionQuery, count_functions
 from muniment.service.resources.intents.history import Hour, count_by_hour
 from muniment.service.resources.intents.queries import IntentQuery
-from muniment.service.resources.runs.counting import count_by_result
+from muniment.service.resources.runs.counting import Outcomes, count_by_outcome
 from muniment.service.resources.triggers.counting import count_active
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
-from muniment.service.running.kept import KeptCount
 from muniment.service.running.limits.policies import NAMES
-from muniment.service.storage.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.chains.catalogue import Chain
-    from muniment.service.running.clock import Clock
     from muniment.service.storage.database import Reader
 
 _NEWEST: Final = 8
 # From the end of an intent's life to its beginning: the usual end stands at the foot of a bar.
 _STACKED: Final = ("succeeded", "submitted", "enqueued", "created", "failed", "discarded", "expired")
-_DAY_MS: Final = 86_400_000
 # A status after which an intent does not change.
 _ENDS: Final = tuple(name for name, following in INTENT_MOVES.items() if not following)
 
 
-class _Counts:
-    """The counts of an application of this process; tests have several."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.triggers = KeptCount[int](clock)
-        self.functions = KeptCount[int](clock)
-        self.intents = KeptCount[list[Hour]](clock)
-        self.runs = KeptCount[Counter[str]](clock)
-
-
-_counts: Final[WeakKeyDictionary[Database, _Counts]] = WeakKeyDictionary()
-
-
 @page("/console")
 async def overview(context: Context, request: Request) -> Page:
-    """Four numbers, the intents of the last day, and the newest records."""
+    """Four numbers, what came of the last day, and the newest records."""
     root, now_ms, database = root_from(request.path), context.clock.now_ms(), context.database
     moment = Moment(now_ms, context.settings.settlement_grace_s)
-    counts = _counts.setdefault(database, _Counts(context.clock))
-    hours = await counts.intents.read(lambda: count_by_hour(database, moment))
-    ran = await counts.runs.read(lambda: count_by_result(database, now_ms))
-    active = await counts.triggers.read(lambda: count_active(database, now_ms))
-    deployed = await counts.functions.read(lambda: count_functions(database))
+    hours = await counted(context, "intents", lambda: count_by_hour(database, moment))
+    ran = await counted(context, "runs", lambda: count_by_outcome(database, now_ms))
+    active = await counted(context, "triggers", lambda: count_active(database, now_ms))
+    deployed = await counted(context, "functions", lambda: count_functions(database))
     intents = await reading.intents(context, request, IntentQuery(limit=_NEWEST, generation="all"))
     triggers = await reading.listing(list_triggers, context, request, TriggerQuery(limit=_NEWEST), Trigger)
     line = await log_line(context, root)
     body = html(
         '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
-        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}{}{}",
+        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}{}{}{}{}",
         registry_domain(context.settings.protocol_name).name,
         _numbers(active, deployed, hours, root),
         html('<p class="faint">Transparency log: {}</p>', line) if line else NOTHING,
+        await nobody(context),
         _day(hours, root),
-        _ran(ran, root, now_ms - _DAY_MS),
+        _ran(ran, root, now_ms - DAY_MS),
+        _undone(hours, ran, root, now_ms - DAY_MS),
         heading("Newest intents", end=link(f"{root}console/intents", "All intents")),
         rows.intents(
             intents.records,
             root,
             now_ms,
             beside=await beside.of_intents(context, request, intents.records),
-            none="No intent has arrived yet. Relayers record them as operators.",
+            none=empty.no_intents(root),
         ),
         heading("Newest triggers", end=link(f"{root}console/triggers", "All triggers")),
         rows.triggers(
@@ -98,7 +83,7 @@ async def overview(context: Context, request: Request) -> Page:
             root,
             now_ms,
             beside=await beside.of_triggers(context, request, triggers.records),
-            none="No trigger is registered yet. Sign the first one.",
+            none=empty.no_triggers(root),
         ),
     )
     return Page("Overview", body, "overview")
@@ -150,7 +135,9 @@ def _day(hours: Sequence[Hour] | None, root: str) -> Html:
         return html('{}<p class="empty">Too many to count in time.</p>', heading(title))
     totals = sum((each.counts for each in hours), Counter[str]())
     if not totals:
-        return html('{}<p class="empty">None arrived.</p>', heading(title))
+        return html(
+            '{}<p class="empty">None arrived. {}</p>', heading(title), link(f"{root}console/runs", "See the runs")
+        )
     shown = [name for name in INTENT_MOVES if totals[name]]
     legend = _legend(shown, totals, f"{root}console/intents?createdAfter={hours[0].begin_ms - 1}&status")
     lines = [(absolute(each.begin_ms)[:16], *(each.counts[name] for name in shown)) for each in hours]
@@ -162,14 +149,44 @@ def _day(hours: Sequence[Hour] | None, root: str) -> Html:
     )
 
 
-def _ran(counts: Counter[str] | None, root: str, since_ms: int) -> Html:
+def _ran(outcomes: Outcomes | None, root: str, since_ms: int) -> Html:
     title = heading("Runs, last 24 hours", end=link(f"{root}console/runs", "All runs"))
-    if counts is None:
+    if outcomes is None:
         return html('{}<p class="empty">Too many to count in time.</p>', title)
-    if not counts:
-        return html('{}<p class="empty">No relayer recorded one.</p>', title)
+    if not outcomes:
+        return html('{}<div class="empty">{}</div>', title, empty.no_runs())
+    counts = Counter[str]()
+    for (result, _, _), count in outcomes.items():
+        counts[result] += count
     names = [name for name in RESULT_BYTES if counts[name]]
     return html("{}{}", title, _legend(names, counts, f"{root}console/runs?createdAfter={since_ms}&result"))
+
+
+def _undone(hours: Sequence[Hour] | None, outcomes: Outcomes | None, root: str, since_ms: int) -> Html:
+    """What was not carried out in the last day, by reason; each leads to its records."""
+    title = heading("Not carried out, last 24 hours")
+    if hours is None or outcomes is None:
+        return html('{}<p class="empty">Too many to count in time.</p>', title)
+    found, declined = Counter[tuple[str, str, str]](), 0
+    for (status, why), count in sum((each.reasons for each in hours), Counter[tuple[str, str]]()).items():
+        found[f"intents?createdAfter={hours[0].begin_ms - 1}&status={status}", status, why] += count
+    for (result, reason, is_lost), count in outcomes.items():
+        if why := why_run_undone(result, reason, is_lost=is_lost):
+            found[f"runs?createdAfter={since_ms}&result={result}", result, why] += count
+        declined += count if outcome_of(result, reason) == DECLINED else 0
+    lines = [_reason(root, *kind, count) for kind, count in found.most_common()]
+    if declined:
+        path = f"runs?createdAfter={since_ms}&result=stopped"
+        lines.append(_reason(root, path, DECLINED, "declined by the function", declined))
+    if not lines:
+        return html('{}<p class="empty">Nothing: what ended was carried out.</p>', title)
+    return html('{}<ul class="legend reasons">{}</ul>', title, lines)
+
+
+def _reason(root: str, path: str, kind: str, words: str, count: int) -> Html:
+    return html(
+        '<li><a class="state {}" href="{}console/{}">{} <strong>{}</strong></a>', kind, root, path, words, f"{count:,}"
+    )
 
 
 _MIB: Final = 2**20
@@ -215,7 +232,7 @@ def _limits(context: Context) -> Html:
     known = [
         (
             name,
-            html("{} in {}", f"{policy.quota:,}", _duration(policy.window_s))
+            html("{} in {}", f"{policy.quota:,}", span(policy.window_s))
             if (policy := settings.rate_limits.get(name))
             else html("none"),
         )
@@ -226,17 +243,9 @@ def _limits(context: Context) -> Html:
         ("manifest.json", html("{} KiB", settings.manifest_bytes_max // _KIB)),
         ("function.wasm", html("{} MiB", settings.wasm_bytes_max // _MIB)),
         ("Trigger", html("{} KiB", settings.trigger_bytes_max // _KIB)),
-        ("Life of a token", html("{} at most", _duration(settings.token_lifetime_s))),
+        ("Life of a token", html("{} at most", span(settings.token_lifetime_s))),
         *((f"Rate limit: {name}", words) for name, words in known),
     ])  # fmt: skip
-
-
-def _duration(seconds: int) -> str:
-    """A duration in the largest unit without a remainder."""
-    for name, length in (("hour", 3600), ("minute", 60)):
-        if seconds % length == 0:
-            return f"{seconds // length} {name}{'' if seconds == length else 's'}"
-    return f"{seconds} seconds"
 
 
 def _chains(chains: Mapping[int, Chain], progress: Mapping[tuple[int, bytes], int]) -> Html:
@@ -288,17 +297,19 @@ async def address_page(context: Context, request: Request, address: Address) -> 
         heading("Triggers", end=link(f"{root}console/triggers?signer={address}", "All of them")),
         rows.triggers(
             triggers.records, root, now_ms, beside=await beside.of_triggers(context, request, triggers.records),
-            none="It has signed no triggers.", without="Signer",
+            none=html('It has signed no trigger. <a href="{}console/triggers/new">Sign one</a>', root),
+            without="Signer",
         ),
         heading("Intents", end=link(f"{root}console/intents?user={address}", "All of them")),
         rows.intents(
             intents.records, root, now_ms, beside=await beside.of_intents(context, request, intents.records),
-            none="It has no intents.", without="User",
+            none=html("It has no intents: they come of the runs of its triggers."), without="User",
         ),
         heading("Functions", end=link(f"{root}console/functions?creator={address}", "All of them")),
         rows.functions(
             functions.records, root, now_ms, signed=await beside.signed(context, functions.records),
-            none="It has deployed no functions.", without="Creator",
+            none=html('It has deployed no function. <a href="{}console/deploy">Deploy one</a>', root),
+            without="Creator",
         ),
     )  # fmt: skip
     return Page(f"Address {address}", body)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.hex import Bytes32
+from muniment.protocol.runs.outcomes import DECLINED, is_lost, lateness
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import REASONS, RESULT_BYTES, is_verdict
 from muniment.protocol.runs.types import Run
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import encode, ms_of
-from muniment.service.console import beside, reading, rows
+from muniment.service.console import beside, empty, reading, rows
 from muniment.service.console.brief import trigger_line
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
@@ -36,6 +37,7 @@ from muniment.service.http.html.frame import Page, root_from
 from muniment.service.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.service.http.query import QueryReader
 from muniment.service.http.request import Request
+from muniment.service.resources.intents.run_outputs import life_of
 from muniment.service.resources.runs.queries import RunQuery
 from muniment.service.resources.runs.routes import get_run, list_runs
 from muniment.service.resources.triggers.routes import get_trigger
@@ -74,7 +76,7 @@ async def list_page(context: Context, request: Request) -> Page:
     except Invalid as refusal:
         return refused_listing(request, "runs", _FILTERS, refusal)
     found = await reading.listing(list_runs, context, request, query, Run)
-    none = "No run matches." if request.query else "No relayer has recorded a run yet."
+    none = empty.NO_MATCH if request.query else empty.no_runs()
     known = await beside.of_runs(context, request, found.records)
     shown = rows.runs(found.records, root, context.clock.now_ms(), none=none, beside=known)
     return listing_page(request, "runs", found, _FILTERS, shown)
@@ -89,14 +91,14 @@ async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
     known = await beside.of_runs(context, request, [run])
     function = known.function(str(trigger.function_cid))
     name = function.name if function else shortened(str(trigger.function_cid))
-    does = trigger_line(trigger, known.tokens, known.chains)
+    does, outcome = trigger_line(trigger, known.tokens, known.chains), rows.outcome_line(run)
     body = html(
-        '<a class="back" href="{}console/runs">Runs</a>{}{}{}{}{}{}{}{}{}{}{}{}',
+        '<a class="back" href="{}console/runs">Runs</a>{}{}{}{}{}{}{}{}{}{}{}{}{}',
         root, heading(
-            html("Run of {} <small>{}</small>", strange(name), rows.outcome(run)), end=state(run.result), level=1
+            html("Run of {} <small>{}</small>", strange(name), outcome), end=state(rows.outcome(run)), level=1
         ),
         html("<p>{}</p>", does) if does else None, note(trigger),
-        _why(run), _facts(run, trigger, root, now_ms), _conflicts(run, root),
+        _why(run), await _lost(context, run, now_ms), _facts(run, trigger, root, now_ms), _conflicts(run, root),
         html("{}{}", heading("Intents"), _outputs(run, root)),
         html("{}{}", heading("Questions and answers"), _questions(run.inputs or ())),
         html("{}{}", heading("Read at"), _blocks(run, context.chains)),
@@ -104,12 +106,22 @@ async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
         html("{}{}", heading("Relayers"), _relayers(run, root, now_ms)),
         _again(run),
     )  # fmt: skip
-    return Page(f"Run of {seen(name)}, {rows.outcome(run)} · {hash[:10]}", body, "runs", f"{root}executions/{hash}")
+    return Page(f"Run of {seen(name)}, {outcome} · {hash[:10]}", body, "runs", f"{root}executions/{hash}")
+
+
+async def _lost(context: Context, run: Run, now_ms: int) -> Html | None:
+    """Why an intent of the run is not recorded, as far as the records show it."""
+    if not is_lost(run, now_ms):
+        return None
+    words = lateness(run, await life_of(context.list_reader(), [run.trigger_sig.raw]))
+    return html('<p class="note">Not carried out: its intent is not recorded here, {}.</p>', words)
 
 
 def _why(run: Run) -> Html | None:
     if not run.reason:
         return None
+    if rows.outcome(run) == DECLINED:
+        return html('<p class="declined">The function declined to act. {}</p>', rows.said(run))
     words = REASONS.get(run.result, {}).get(run.reason.code, run.reason.code)
     text = html(": {}", strange(run.reason.text)) if run.reason.text else NOTHING
     return html('<p class="note">{}{}</p>', f"{words[:1].upper()}{words[1:]}", text)
@@ -179,7 +191,7 @@ def _conflicts(run: Run, root: str) -> Html | None:
 
 def _outputs(run: Run, root: str) -> Html:
     if not run.outputs:
-        return html('<p class="empty">None.</p>')
+        return html('<p class="empty">This run sent none.</p>')
     lines = [
         (
             identifier(each.hash, f"{root}console/intents/{each.hash}" if each.recorded else "", whole=True),

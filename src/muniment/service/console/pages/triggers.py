@@ -16,8 +16,9 @@ from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.triggers.words import delta_in_words, fee_in_words, schedule_in_words, time_in_words
 from muniment.protocol.wire import encode, ms_of
-from muniment.service.console import beside, reading, rows
+from muniment.service.console import beside, empty, reading, rows
 from muniment.service.console.brief import trigger_line
+from muniment.service.console.counts import nobody
 from muniment.service.console.page import page
 from muniment.service.console.parts import (
     ChoiceField,
@@ -25,6 +26,7 @@ from muniment.service.console.parts import (
     TimeField,
     action,
     badge,
+    command,
     dated,
     facts,
     heading,
@@ -70,6 +72,8 @@ _FILTERS: Final = (
 # Intents and runs of a trigger that its page shows.
 _INTENTS: Final = 10
 _RUNS: Final = 5
+# The newest intents and runs that are counted.
+_COUNTED: Final = 100
 
 
 @page("/console/triggers")
@@ -82,7 +86,7 @@ async def list_page(context: Context, request: Request) -> Page:
         return refused_listing(request, "triggers", _FILTERS, refusal)
     found = await reading.listing(list_triggers, context, request, query, Trigger)
     known = await beside.of_triggers(context, request, found.records)
-    none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
+    none = empty.NO_MATCH if request.query else empty.no_triggers(root)
     shown = rows.triggers(found.records, root, context.clock.now_ms(), beside=known, none=none)
     end = action(f"{root}console/triggers/new", "Sign a trigger")
     return listing_page(request, "triggers", found, _FILTERS, shown, end=end)
@@ -102,21 +106,24 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
     name = f"{function.name}" if function else shortened(str(trigger.function_cid))
     words = _in_words(trigger.config)
     does = trigger_line(trigger, Tokens(context.chains, context.holdings.tokens), context.chains)
+    undone = (await beside.undone(context, request, [trigger], _COUNTED))[trigger.sig]
     body = html(
-        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}{}{}',
+        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}{}{}{}{}{}{}',
         root, heading(
             html("{} <small>{}</small>", strange(name), words), end=_offer_to_end(trigger, name, does, now_ms), level=1
         ),
         html("<p>{}</p>", does) if does else None,
         note(trigger),
-        await _badges(context, trigger), _facts(context, trigger, function, root),
+        await _badges(context, trigger), html('<p class="note">{}</p>', rows.undone(undone)) if undone else None,
+        await nobody(context), _facts(context, trigger, function, root),
         _inputs(context, trigger),
         heading("Runs", end=link(f"{root}console/runs?triggerSig={trigger.sig}", "All of them")),
         rows.runs(ran.records, root, now_ms, none=_never_ran(trigger, now_ms)),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
         rows.intents(
             led_to.records, root, now_ms, beside=await beside.of_intents(context, request, led_to.records),
-            none="None yet.", without="Function",
+            none="None yet: a run that sends intents makes them, and the runs above say what came of each.",
+            without="Function",
         ),
         _end(context, trigger),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
@@ -226,7 +233,8 @@ def _never_ran(trigger: Trigger, now_ms: int) -> Html:
         start_ms = int(trigger.config["startDate"]) or ms_of(trigger.created_at)
         said = until("Next due", "It was due", start_ms) if start_ms > now_ms else html("It was due")
         due = html(" {} {}.", said, dated(start_ms, now_ms))
-    return html("No relayer has recorded a run.{}", due)
+    start = command(html("muniment relayer explain {}", trigger.sig))
+    return html("No relayer has recorded a run.{} Where a relayer runs, this says why not:{}", due, start)
 
 
 def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:

@@ -9,9 +9,11 @@ from urllib.parse import parse_qsl, urlencode
 from muniment.chains.catalogue import NATIVE
 from muniment.protocol.errors import FunctionNotFound, Invalid
 from muniment.protocol.functions.types import Function, NamePrefix
-from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.ipfs.cid import BundleCid, Cid
+from muniment.protocol.runs.outcomes import span
 from muniment.protocol.triggers.types import Trigger
 from muniment.service.console import reading
+from muniment.service.console.empty import no_functions
 from muniment.service.console.page import page
 from muniment.service.console.parts import identifier, options
 from muniment.service.context import Context
@@ -20,6 +22,7 @@ from muniment.service.http.html.markup import Html, html, seen, strange
 from muniment.service.http.request import Request
 from muniment.service.resources.functions.routes import list_functions
 from muniment.service.resources.functions.store import FunctionQuery
+from muniment.service.resources.intents.run_outputs import life_of
 from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.triggers.routes import list_triggers
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.chains.tokens import Token
+    from muniment.service.http.html.markup import Value
 
 # What a link may fill in besides the function, and how much of a query is read: each listed function repeats it.
 _KEPT: Final = frozenset({"input", "config", "description", "version", "executionFeeLimit", "minValidations"})
@@ -36,6 +40,8 @@ _SHOWN: Final = 8
 _FOUND: Final = 25
 # Triggers among which the functions in most use are counted.
 _COUNTED: Final = 50
+# Newest triggers of a function whose intents show how long they are good.
+_LIVED: Final = 10
 # Tokens of each chain that are offered by name: the first of the operator's lists.
 _TOKENS: Final = 40
 
@@ -50,7 +56,8 @@ async def wizard_page(context: Context, request: Request) -> Page:
     if function is None:
         step = await _choice(context, request, given, typed, refusal)
     else:
-        step = _form(context, function, root_from(request.path))
+        life_s = await _life(context, request, function)
+        step = _form(context, function, life_s, root_from(request.path))
     body = html(
         '<a class="back" href="{}console/triggers">Triggers</a><h1>Sign a trigger</h1>{}', root_from(request.path), step
     )
@@ -76,7 +83,7 @@ async def _choice(context: Context, request: Request, given: Mapping[str, str], 
         newest = await _functions(context, request, FunctionQuery(limit=_SHOWN))
         lists = [
             await _most_used(context, request, kept),
-            _list("Newest", newest, kept, "No function is deployed yet."),
+            _list("Newest", newest, kept, no_functions(root_from(request.path))),
         ]
     return html(
         '<form class="choose"><label for="name">Function</label><div><input id="name" name="name" type="search" '
@@ -103,7 +110,9 @@ async def _named(context: Context, request: Request, typed: str, kept: Sequence[
     except Invalid as refusal:
         return [html('<p class="empty">{}.</p>', seen(refusal.detail).rstrip("."))]
     found = await _functions(context, request, FunctionQuery(name=name, limit=_FOUND))
-    return [_list("Found", found, kept, "No function has a name that begins so.")]
+    return [
+        _list("Found", found, kept, html('No function has a name that begins so. <a href="new">Show the newest</a>'))
+    ]
 
 
 async def _most_used(context: Context, request: Request, kept: Sequence[tuple[str, str]]) -> Html:
@@ -113,10 +122,10 @@ async def _most_used(context: Context, request: Request, kept: Sequence[tuple[st
     wanted = [cid for cid, _ in counts.most_common(_SHOWN)]
     found = await _functions(context, request, FunctionQuery(cids=wanted, limit=_SHOWN)) if wanted else []
     found.sort(key=lambda each: -counts[each.cid])
-    return _list("Used most of late", found, kept, "No trigger is signed yet.")
+    return _list("Used most of late", found, kept, "No trigger is signed yet: yours would be the first.")
 
 
-def _list(title: str, found: Sequence[Function], kept: Sequence[tuple[str, str]], none: str) -> Html:
+def _list(title: str, found: Sequence[Function], kept: Sequence[tuple[str, str]], none: Value) -> Html:
     lines = [
         html(
             '<li><a href="?{}">{} {}</a><div>{}</div><div class="faint">{}</div>',
@@ -129,15 +138,24 @@ def _list(title: str, found: Sequence[Function], kept: Sequence[tuple[str, str]]
     return html("<section><h2>{}</h2>{}</section>", title, shown)
 
 
-def _form(context: Context, function: Function, root: str) -> Html:
+async def _life(context: Context, request: Request, function: Function) -> int | None:
+    """How long the intents of a function are good, in seconds from what was due, as far as records show it."""
+    query = TriggerQuery(function_cid=BundleCid.parse(str(function.cid)), limit=_LIVED)
+    known = (await reading.listing(list_triggers, context, request, query, Trigger)).records
+    return await life_of(context.list_reader(), [each.sig.raw for each in known])
+
+
+def _form(context: Context, function: Function, life_s: int | None, root: str) -> Html:
     chains = [(str(each.id), each.name) for each in context.chains.values()]
+    good = f"Its intents were good for {span(life_s or 0)} from when they were due: a later run comes to nothing."
     return html(
-        '<div id="wizard" class="wizard" data-protocol="{}" data-cid="{}" data-name="{}" data-version="{}">'
+        '<div id="wizard" class="wizard" data-protocol="{}" data-cid="{}" data-name="{}" data-version="{}" '
+        'data-life="{}" data-good="{}">'
         '<div class="left"><h2>1 Function</h2><p><strong>{}</strong> {} <a href="new">Choose another</a></p><p>{}</p>'
         '<p>{}</p><p class="faint without">The rest needs a script and a wallet. Without them, use <code>muniment '
         "triggers sign</code>.</p></div></div>"
         '<datalist id="chains">{}</datalist><datalist id="tokens">{}</datalist>',
-        context.settings.protocol_name, function.cid, function.name, str(function.version),
+        context.settings.protocol_name, function.cid, function.name, str(function.version), life_s, good,
         strange(function.name), str(function.version), strange(function.description),
         identifier(function.cid, f"{root}console/functions/{function.cid}"), options(chains), _tokens(context),
     )  # fmt: skip

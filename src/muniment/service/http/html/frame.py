@@ -104,7 +104,7 @@ def framed(
     ])  # fmt: skip
     fields = (*_HEADERS, (b"content-security-policy", _WITH_SCRIPTS), *headers)
     foot = _foot(page, root, assets.release, has_console=True, zone=_ZONE if has_times else NOTHING)
-    return Ready(_document(page, root, head, foot, has_console=True), fields, status)
+    return Ready(_document(page, root, head, foot, has_console=True, notice=assets.notice), fields, status)
 
 
 def plain(page: Page, root: str, style: str = "") -> Ready[bytes]:
@@ -129,21 +129,21 @@ def _inline_style(style: str) -> tuple[Html, bytes]:
     return style_element(sheet.decode()), b"sha256-" + base64.b64encode(hashlib.sha256(sheet).digest())
 
 
-def _document(page: Page, root: str, head: Html, foot: Html, *, has_console: bool) -> bytes:
+def _document(page: Page, root: str, head: Html, foot: Html, *, has_console: bool, notice: str = "") -> bytes:
     links = (*_SECTIONS, _REFERENCE) if has_console else (_REFERENCE,)
     return html(
         '<!doctype html><html lang="en" data-root="{}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>{}</title>'
         '<link rel="icon" href="{}">{}</head><body><a class="skip" href="#page">To the page</a>'
         '<header class="{}">{}<a class="brand" href="{}{}" aria-label="Muniment">{}<span>Muniment</span></a>'
-        '<nav id="sections" aria-label="Sections"{}>{}</nav>{}</header>'
+        '<nav id="sections" aria-label="Sections"{}>{}</nav>{}</header>{}'
         '<main id="page" tabindex="-1">{}</main>{}</body></html>\n',
         root, f"{page.title} · Muniment", _ICON, head,
         "top console" if has_console else "top", _MENU if has_console else None,
         root, "console" if has_console else "docs", _SEAL,
         html(" popover") if has_console else None, [_link(root, page.section, *each) for each in links],
         _find(root) if has_console else None,
-        page.body, foot,
+        html('<p class="notice">{}</p>', notice) if notice else None, page.body, foot,
     ).encode()  # fmt: skip
 
 

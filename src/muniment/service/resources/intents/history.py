@@ -11,11 +11,13 @@ from muniment.protocol.errors import DeadlineExceeded, IntentNotFound
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.intents.lifecycle import AT_DEADLINE, INTENT_MOVES, Moment, status_as_read
 from muniment.protocol.intents.types import IntentStatus, Move
+from muniment.protocol.runs.outcomes import why_undone
 from muniment.service.context import Context
 from muniment.service.http.operation import operation
 from muniment.service.http.request import Request
 from muniment.service.resources import operators
-from muniment.service.resources.intents.store import STATUS_AS_READ, expiry
+from muniment.service.resources.intents.counting import OUTCOME
+from muniment.service.resources.intents.store import expiry
 from muniment.service.running.limits.costs import Cost, Shed
 from muniment.service.storage.sql import number_text
 
@@ -81,10 +83,14 @@ HOURS: Final = 24
 
 
 class Hour(NamedTuple):
-    """The intents that arrived in one hour (UTC): its beginning in milliseconds since 1970, and counts by status."""
+    """The intents that arrived in one hour (UTC): its beginning in milliseconds since 1970, and counts by status.
+
+    `reasons` counts those that were not carried out, by status and reason.
+    """
 
     begin_ms: int
     counts: Counter[str]
+    reasons: Counter[tuple[str, str]]
 
 
 async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
@@ -92,15 +98,16 @@ async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
 
     The statuses are those that clients see at `moment`.
     """
-    last = moment.now_ms // HOUR_MS
-    found = {(last - age) * HOUR_MS: Counter[str]() for age in reversed(range(HOURS))}
-    since = min(found)
+    begins = range((moment.now_ms // HOUR_MS - HOURS + 1) * HOUR_MS, moment.now_ms + 1, HOUR_MS)
+    found = {begin_ms: Hour(begin_ms, Counter(), Counter()) for begin_ms in begins}
     rows = await database.fetch_slow(
-        f"SELECT created_at_ms / {number_text(HOUR_MS)} AS hour, {STATUS_AS_READ} AS seen, count(*) "
-        "FROM intents WHERE created_at_ms >= ? GROUP BY 1, 2",
-        (*expiry(moment), since),
+        f"SELECT created_at_ms / {number_text(HOUR_MS)} AS hour, {OUTCOME}, count(*) "
+        "FROM intents WHERE created_at_ms >= ? GROUP BY 1, 2, 3, 4",
+        (*expiry(moment), min(found)),
     )
-    for hour, status, count in rows:
-        if (begin_ms := hour * HOUR_MS) in found:  # a row may be dated ahead of this process
-            found[begin_ms][status] += count
-    return [Hour(begin_ms, counts) for begin_ms, counts in found.items()]
+    for hour, status, has_offers, is_sent, count in rows:
+        if (known := found.get(hour * HOUR_MS)) is not None:  # a row may be dated ahead of this process
+            known.counts[status] += count
+            if why := why_undone(status, has_offers=bool(has_offers), is_sent=bool(is_sent)):
+                known.reasons[status, why] += count
+    return [*found.values()]

@@ -11,8 +11,11 @@ import msgspec
 
 from muniment.protocol.errors import IntentDiffers
 from muniment.protocol.evm.hex import HexString
+from muniment.service.storage.sql import number_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muniment.service.storage.database import Reader, Transaction
 
 _HASH_BYTES: Final = 32
@@ -26,9 +29,10 @@ class Outputs(NamedTuple):
 
 
 class _OfTrigger(msgspec.Struct, rename="camel"):
-    """The member of a run's record that names its trigger."""
+    """The members of a run's record that say whose it is and when it was due, in milliseconds since 1970."""
 
     trigger_sig: str
+    timestamp: int
 
 
 _decoder: Final = msgspec.json.Decoder(_OfTrigger)
@@ -45,6 +49,30 @@ async def outputs_of(database: Reader | Transaction, execution_hash: bytes) -> O
     for record, joined in rows:
         return Outputs(trigger_of(record), [joined[at : at + _HASH_BYTES] for at in range(0, len(joined), _HASH_BYTES)])
     return None
+
+
+# Newest intents of a trigger among which one with a recorded run is looked for.
+_NEWEST: Final = 20
+
+
+async def life_of(reader: Reader, sigs: Sequence[bytes]) -> int | None:
+    """How long the intents of these triggers are good, in seconds from what was due; None if no record shows it.
+
+    It is the shortest life of the newest intents whose runs are recorded.
+    """
+    newest = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT deadline, execution_hash FROM intents WHERE generation = {number_text(generation)} "
+        f"AND trigger_sig = ? ORDER BY seq DESC LIMIT {number_text(_NEWEST)}) of_{number_text(place)}"
+        for place, generation in enumerate((1, 2) * len(sigs))
+    )
+    if not newest:
+        return None
+    rows = await reader.fetch(
+        f"SELECT deadline, r.record FROM ({newest}) newest JOIN runs r ON r.hash = execution_hash",
+        [each for sig in sigs for each in (sig, sig)],
+    )
+    lives = [int.from_bytes(deadline) - _decoder.decode(record).timestamp // 1_000 for deadline, record in rows]
+    return min((each for each in lives if each > 0), default=None)
 
 
 async def check_run(tx: Transaction, intent_hash: bytes, trigger_sig: bytes, execution_hash: bytes | None) -> None:
