@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -120,6 +121,13 @@ def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing
         (newest, *_) = ok(httpx2.get(f"{url}/triggers?active=true")).json()
         assert (newest["config"]["schedule"], newest["description"]) == ("* * * * *", "Every minute, for a day")
         assert f"{url}/console/triggers/{newest['sig']}\n" in said
+        assert said.index(f"{url}/console\n") < said.index(f"{url}/console/triggers/") < said.index("  wallet ")
+        for path in ("console", "console/account", "console/find?q=x", "console/nothing", "docs", "errors/invalid-hex"):
+            page = httpx2.get(f"{url}/{path}", headers={"accept": "text/html"}).text
+            assert "Sample data, public wallets" in page, path
+        # A log-in names this registry, and anybody can stop the trigger that is left.
+        nonce = ok(httpx2.post(f"{url}/users/nonce", json={"address": newest["signer"]})).json()
+        assert nonce["publicUrl"] == url
         before_ms = round(datetime.fromisoformat(newest["createdAt"]).timestamp() * 1000)
         first = counted(url, before_ms)
         check_filled(first)
@@ -130,6 +138,13 @@ def test_a_demo_begins_with_a_day_of_sample_data_and_a_second_start_adds_nothing
         assert steps_of(said) == ["left active"]
         assert f"{url}/console/triggers/{newest['sig']}\n" in said
         assert counted(url, before_ms) == first
+        (command,) = re.findall(r"  (MUNIMENT_PRIVATE_KEY=.* triggers deactivate .*)", said)
+        stopped = subprocess.run(
+            ["sh", "-c", command], env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+        )  # fmt: skip
+        assert "the trigger is deactivated" in stopped.stderr, stopped
+        assert "deactivateSig" in ok(httpx2.get(f"{url}/triggers/{newest['sig']}")).json()
 
 
 def size_of(path: Path) -> int:

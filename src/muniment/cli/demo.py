@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 _START_SECONDS_MAX: Final = 120
 # How long a Ctrl-C may go unnoticed.
 _STEP_SECONDS: Final = 0.2
+# On every page of the console.
+_NOTICE: Final = (
+    "Sample data, public wallets: everybody knows their keys, those of the test accounts of anvil and Hardhat. Import "
+    "one to stop its triggers; send it nothing."
+)
 
 
 @click.command()
@@ -40,7 +46,8 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main operations over HTTP with a throw-away wallet.
 
     Without --url it starts a service and a relayer. A registry without records gets a day of sample data first. One
-    trigger is left active, which the relayer runs; while it is active, a later start shows no operations.
+    trigger of a public test wallet is left active, which the relayer runs; while it is active, a later start shows no
+    operations.
     """
     from muniment.cli import walk
 
@@ -59,11 +66,12 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         with served_alone(settings):
             day = add_sample_day(settings, walk.sample())
         ends = suppress(KeyboardInterrupt, output.StoppedWhileWaiting)
-        with ends, stop.listening(), _service(settings) as (service, address, line):
-            output.print_text(f"{line}\n{day}")
-            left = walk.walk_and_leave(address, settings)
-            with _relayer(settings, address), stop.waiting():
-                output.print_text(_where_next(address, left, has_console=settings.console))
+        settings = _at_own_url(settings)
+        with ends, stop.listening(), _service(settings) as (service, line):
+            left, steps = walk.walk_and_leave(settings.own_url, settings)
+            output.print_text(f"{line}\n{_pages(settings, left)}{day}\n{steps}")
+            with _relayer(settings, settings.own_url), stop.waiting():
+                output.print_text(_where_next(settings.own_url, left))
                 # In steps: a signal that comes just before a system call begins does not end it.
                 while service.poll() is None:
                     time.sleep(_STEP_SECONDS)
@@ -83,22 +91,40 @@ def _refuse_another_revision(settings: Settings) -> None:
         raise click.ClickException(f"{error}{place}") from error
 
 
-def _where_next(url: str, left: str, *, has_console: bool) -> str:
-    pages = f"The active trigger: {url}/console/triggers/{left}\nThe console, for a browser: {url}/console\n"
+def _at_own_url(settings: Settings) -> Settings:
+    """The settings with a free port for port 0; clients log in at the URL of this machine, not at a public one."""
+    from muniment.service.server.run import listen
+
+    if not settings.port:
+        with listen(settings.host, 0) as free:
+            settings = replace(settings, port=free.getsockname()[1])
+    return replace(settings, public_url=settings.own_url, console_notice=_NOTICE)
+
+
+def _pages(settings: Settings, left: str) -> str:
+    url = settings.own_url
+    pages = f"The console, for a browser: {url}/console\nThe active trigger: {url}/console/triggers/{left}\n"
+    return pages if settings.console else ""
+
+
+def _where_next(url: str, left: str) -> str:
+    from muniment.operate.sample_day.records import KEYS
+
     return (
         f"\nWhere to look next:\n  {url}/docs in a browser: every operation and error\n"
         f"  curl {url}/functions\n  curl '{url}/triggers?active=false'\n  curl {url}/openapi.json\n\n"
-        f"{pages if has_console else ''}The service keeps running; Ctrl-C stops it."
+        "To stop the active trigger, import its wallet into a browser's and press Stop on its page, or type:\n"
+        f"  MUNIMENT_PRIVATE_KEY={KEYS[0].hex()} muniment triggers deactivate --yes --url {url} {left}\n\n"
+        "The service keeps running; Ctrl-C stops it."
     )
 
 
 @contextmanager
-def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str, str]]:
-    """Run a service as a process until the end of the block; yield it with its URL, and the line that it prints."""
+def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """Run a service as a process until the end of the block; yield it with the line that it prints."""
     from muniment.operate.http_request import ping
 
-    # Clients reach it at its own URL, not at the public one of the settings.
-    ours = {"MUNIMENT_LOG_LEVEL": "warning", "MUNIMENT_PUBLIC_URL": ""}
+    ours = {"MUNIMENT_LOG_LEVEL": "warning"}
     if not settings.tlog_name:
         ours["MUNIMENT_TLOG_NAME"] = "demo.invalid"
     environment = {**os.environ, **settings.environment(), **ours}
@@ -109,16 +135,16 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str, 
             line = service.stdout.readline().strip()
             if "listens on " not in line:
                 raise OSError("the service did not start; its message is above")
-            url, deadline = line.partition("listens on ")[2].split()[0], time.monotonic() + _START_SECONDS_MAX
+            deadline = time.monotonic() + _START_SECONDS_MAX
             while True:
                 try:
-                    ping(url, path="/readyz")
+                    ping(settings.own_url, path="/readyz")
                     break
                 except OSError:
                     if time.monotonic() > deadline:
                         raise
                 time.sleep(0.05)
-            yield service, url, line
+            yield service, line
         except (KeyboardInterrupt, output.StoppedWhileWaiting):
             output.print_text("\nStopping.")
             raise
