@@ -157,7 +157,7 @@ async def test_each_write_is_in_the_audit_log_under_its_operator(operator: Opera
 
 
 async def test_list_shows_every_operator_and_no_key(context: Context) -> None:
-    assert (await typed(context, "list")).output == "no operators\n"
+    assert (await typed(context, "list")).output == "no operators; `muniment operators add NAME` adds one\n"
     keys = [(await typed(context, "add", name)).output.strip() for name in ("b", "a")]
     await typed(context, "revoke", "a")
     said = await typed(context, "list", "--json")

@@ -67,7 +67,8 @@ def test_a_registry_of_an_absolute_path_needs_no_data_directory(tmp_path: Path, 
 def test_an_empty_list_says_so(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
     for name, words in {
-        "operators list": "no operators", "operators audit": "no writes",
+        "operators list": "no operators; `muniment operators add NAME` adds one",
+        "operators audit": "no writes: operators write intents with keys",
     }.items():  # fmt: skip
         result = CliRunner().invoke(main, [*name.split(), "--data-dir", str(tmp_path)])
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{words}\n")

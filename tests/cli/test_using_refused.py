@@ -276,7 +276,7 @@ def test_a_terminal_gets_columns_in_colours_and_a_pipe_gets_json(person: Person,
     assert status == 0
     head, row = shown.replace("\r\n", "\n").strip().split("\n")
     assert "\x1b[1mSIGNATURE" in head
-    assert "\x1b[32mactive\x1b[0m" in row
+    assert "\x1b[34mactive\x1b[0m" in row
     assert row.endswith("a \\u202e stranger's \\u001b[31m text")
     _, plain = on_a_terminal(person, *mine, NO_COLOR="1")
     assert "\x1b" not in plain

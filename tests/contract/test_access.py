@@ -27,7 +27,7 @@ from without_server import InProcess
 
 OWNER = Wallet(7)
 # No name is looked up for it: it has an empty label.
-RECEIVER = "https://hooks..example/"
+RECEIVER = "https://hooks.invalid/"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ from chain import CHAIN_TESTS, LocalChain, encoded, selector
 from conformance import check_answer
 from migrated import migrated_directory
 from muniment.chains.catalogue import NATIVE
+from muniment.operate.sample_day.records import KEYS
 from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.signature import address_of_key
 from muniment.service.app import Application, build_context
 from muniment.service.running.settings import Settings
 from rpc_proxy import RpcProxy
@@ -284,6 +286,7 @@ async def test_simultaneous_requests_of_balances_share_one_request_to_the_node(t
 
 def test_the_walk_through_shows_balances_of_a_node_on_this_machine(tmp_path: Path, chains: Chains) -> None:
     file = chains_file(tmp_path, chains, {FIRST: [chains.first.url]})
+    chains.first.set_balance(address_of_key(KEYS[0]), 10**18)
     words = ["demo", "--port", "0", "--chains", str(file), "--data-dir", str(tmp_path / "demo")]
     environment = {**os.environ, "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "PYTHONPATH": str(warm.UNHURRIED)}
     demo = warm.popen(words, environment)

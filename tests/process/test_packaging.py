@@ -25,7 +25,7 @@ MIB_MAX = 11
 # The libraries that a client loads: of the base dependencies, and of those that they need.
 CLIENT_LOADS = {"btclib_secp256k1", "cronsim", "httpx2", "idna", "msgspec", "muniment", "sha3", "typing_extensions"}
 # The rooms that a client loads; all others are the service's.
-ROOMS = {"client", "deadlines", "durable", "protocol"}
+ROOMS = {"client", "deadlines", "durable", "protocol", "text_files", "tls"}
 EVERY_MODULE = """
 import importlib, pkgutil
 import muniment.client, muniment.deadlines, muniment.durable, muniment.protocol as protocol

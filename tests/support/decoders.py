@@ -38,9 +38,12 @@ from muniment.protocol.ipfs.cid import Cid, decode_cid, decode_cid_bytes
 from muniment.protocol.ipfs.dag_pb import decode_node
 from muniment.protocol.ipfs.unixfs import decode_unixfs
 from muniment.protocol.json_text import parse_json
+from muniment.protocol.tokens import Catalogue
+from muniment.protocol.triggers.amounts import money_of
 from muniment.protocol.triggers.schedule import check_cron, check_delta, count_runs, last_run, next_runs
 from muniment.protocol.triggers.typed_data import compile_input, compile_trigger
 from muniment.protocol.triggers.types import SIGNER
+from muniment.protocol.visible import visible
 from muniment.protocol.wire import ProvedText, refusal_of
 from muniment.service.auth.caller import _signed_claims, read_api_key
 from muniment.service.auth.secrets import ring_of
@@ -61,6 +64,9 @@ from muniment.service.resources.webhooks.sending import check_url, retry_after_s
 from muniment.service.resources.webhooks.types import URL_LENGTH_MAX, WebhookUrl
 from muniment.service.server.reader import HEAD_BYTES_MAX, RequestReader
 from tlog_decoders import TLOG_DECODERS
+
+_TOKEN = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+_NO_TOKENS = Catalogue(lambda _token, _chain: None, str)
 
 
 def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
@@ -420,6 +426,13 @@ DECODERS: tuple[Decoder, ...] = (
         ("evm._IDENTIFIER compile", "evm._BUILTIN compile"),
         frames=(*PLAIN, (b"uint", b"")),
     ),
+    Decoder("a text that is shown", _text(visible), ("visible._EMPTY compile",)),
+    Decoder(
+        "the name of an input that may be an amount",
+        _text(lambda text: money_of({text: "1", "token": _TOKEN}, {text: "uint256", "token": "address"}, _NO_TOKENS)),
+        ("triggers._WORD compile",),
+        frames=(*PLAIN, (b"amount", b"")),
+    ),
     Decoder(
         "the URL of a log-in in words",
         _text(normal_form),
@@ -537,7 +550,7 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "x-request-id": ("/triggers", ("http._REQUEST_ID compile",)),
 }
 TARGETS: dict[str, tuple[str, ...]] = {
-    "/": ("http.Router._matching split", "http.Request.path_text unquote_to_bytes"),
+    "/": ("http.Router._matching split", "http.Request.path_text unquote_to_bytes", "console._WORD compile"),
     **dict.fromkeys(("/triggers/", "/functions/", "/intents/", "/ipfs/", "/errors/", "/console/"), ()),
     **dict.fromkeys(("/triggers?", "/functions?", "/intents?", "/ipfs/bafkqaaa?"), ()),
     "/console/triggers?": (
@@ -606,6 +619,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     ),
     "what the operator configured": frozenset(
         {
+            "tls._context split",
             "operators._NAME compile",
             "auth._SECRET compile",
             "auth.parse_secrets itself",
@@ -644,6 +658,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     ),
     "text of our own: docstrings, paths, names of files": frozenset(
         {
+            "http._TAG compile",
             "app._TABLE compile",
             "app._described split",
             "blocks._BLOCK_NAME compile",

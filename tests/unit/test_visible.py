@@ -31,7 +31,7 @@ def test_what_shows_nothing_is_written_out_in_every_place(hidden: str) -> None:
     text = f"a{hidden}b"
     assert read(strange(text)) == seen(text) == f"a{name}b"
     assert visible(text) == f"a{escaped}b"
-    document = msgspec.json.decode(problem(InvalidParameter(text), "1").body)
+    document = msgspec.json.decode(problem(InvalidParameter(text), "1", "").body)
     assert document["detail"] == document["message"] == document["content"]["message"] == f"a{escaped}b"
     assert read(strange(hidden)) == seen(hidden) == name
     assert visible(hidden) == escaped

@@ -27,9 +27,20 @@ def visible(text: str, *, keeps: str = "", written: Callable[[str], str] = _esca
     `keeps` stay. Of a text of spaces alone, each is written out.
     """
     if not text.strip():
-        return "".join(map(written, text))
+        return text.translate({ord(each): written(each) for each in set(text)})
     if text.isprintable() and (text.isascii() or not _EMPTY.search(text)):
         return text
-    return "".join(
-        each if each in keeps or (each.isprintable() and not _EMPTY.match(each)) else written(each) for each in text
-    )
+    return text.translate(_Forms(keeps, written))
+
+
+class _Forms(dict[int, str]):
+    """The form in which each character of a text is shown: made once, however often the text has it."""
+
+    def __init__(self, keeps: str, written: Callable[[str], str]) -> None:
+        self._keeps, self._written = keeps, written
+
+    def __missing__(self, point: int) -> str:
+        character = chr(point)
+        is_seen = character in self._keeps or (character.isprintable() and not _EMPTY.match(character))
+        self[point] = character if is_seen else self._written(character)
+        return self[point]

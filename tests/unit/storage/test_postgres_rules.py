@@ -41,19 +41,20 @@ def trigger(number: int, *, digest: int | None = None, created_at_ms: int = 1) -
     )  # fmt: skip
 
 
-async def create(database: PostgresDatabase, new: triggers.NewRow) -> str:
+async def create(database: PostgresDatabase, new: triggers.NewRow) -> triggers.Kept:
     return await database.write(lambda tx: triggers.insert(tx, new))
 
 
 async def test_a_hundred_equal_creates_are_one_record(two: itertools.cycle[PostgresDatabase]) -> None:
-    records = await asyncio.gather(*(create(next(two), trigger(1, created_at_ms=at)) for at in range(100)))
-    assert len(set(records)) == 1
-    assert await next(two).fetch("SELECT record FROM triggers") == [(records[0],)]
+    kept = await asyncio.gather(*(create(next(two), trigger(1, created_at_ms=at)) for at in range(100)))
+    assert len({each.record for each in kept}) == 1
+    assert sum(each.is_new for each in kept) == 1
+    assert await next(two).fetch("SELECT record FROM triggers") == [(kept[0].record,)]
 
 
 async def test_one_consent_under_many_signatures_is_one_record(two: itertools.cycle[PostgresDatabase]) -> None:
-    records = await asyncio.gather(*(create(next(two), trigger(number, digest=7)) for number in range(50)))
-    assert len(set(records)) == 1
+    kept = await asyncio.gather(*(create(next(two), trigger(number, digest=7)) for number in range(50)))
+    assert (len({each.record for each in kept}), sum(each.is_new for each in kept)) == (1, 1)
 
 
 async def test_one_signature_is_taken_by_one_consent(two: itertools.cycle[PostgresDatabase]) -> None:
@@ -63,13 +64,13 @@ async def test_one_signature_is_taken_by_one_consent(two: itertools.cycle[Postgr
         for n in range(40)
     ]
     outcomes = await asyncio.gather(*creates, return_exceptions=True)
-    assert sum(isinstance(each, str) for each in outcomes) == 1
+    assert sum(isinstance(each, triggers.Kept) for each in outcomes) == 1
     assert sum(isinstance(each, SignatureTaken) for each in outcomes) == 39
 
 
 async def test_a_row_is_never_dated_before_the_last_row(two: itertools.cycle[PostgresDatabase]) -> None:
     await create(next(two), trigger(1, created_at_ms=1_000))
-    assert ": 1000}" in await create(next(two), trigger(2, created_at_ms=5))
+    assert ": 1000}" in (await create(next(two), trigger(2, created_at_ms=5))).record
 
 
 async def test_overlapping_lists_are_deactivated_in_any_order(two: itertools.cycle[PostgresDatabase]) -> None:

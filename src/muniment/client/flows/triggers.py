@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET, field
 from msgspec.structs import replace
 
-from muniment.chains.units import packaged_catalogue
 from muniment.client import proof
 from muniment.client.answers import Page, check_length, decode
 from muniment.client.failures import Forged
@@ -115,6 +114,8 @@ def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
 
     Raises the refusal that its registration would get, also for what only the service knows, such as its chains.
     """
+    from muniment.chains.units import packaged_catalogue  # noqa: PLC0415 - only a preview reads the list of tokens
+
     types, values, domain = yield from _checked(session, draft)
     params = TriggerParams(**{name: getattr(draft, name) for name in TriggerParams.__struct_fields__})
     yield from session.answered(Send("POST", "/triggers/sign-params", encode(params), POSTED))

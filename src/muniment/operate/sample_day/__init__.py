@@ -189,4 +189,4 @@ class _Day:
         signer = None if wallet is None else KeySigner(KEYS[wallet])
         key = self._operator_key if wallet is None else None
         name = self._context.settings.protocol_name
-        return AsyncRegistry(_URL, http=self._http, protocol=name, signer=signer, operator_key=key)
+        return AsyncRegistry(_URL, http=self._http, protocol=name, signer=signer, operator_key=key, bare_nonce=True)

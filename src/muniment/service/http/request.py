@@ -43,6 +43,8 @@ _UTF_8: Final = frozenset({"utf-8", "utf8", "utf_8"})
 # Characters of the fields that are read: browsers send some 150, and each element takes microseconds on the event loop.
 _LENGTH_READ: Final = 2_048
 _QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+# Slashes of a path up to which a reference leads to the root: an answer must not grow with a stranger's path.
+_DEPTH_MAX: Final = 256
 # A percent sign that two hexadecimal digits do not follow (RFC 3986 section 2.1). The decoders of the standard library
 # keep it, at the cost of an exception each.
 BROKEN_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -240,7 +242,8 @@ class Request:
         """The root of the service as a client writes it: a URL, or a reference relative to the request's target."""
         if self.public_url:
             return f"{self.public_url}/"
-        return "../" * self.path.lstrip("/").count("/")
+        depth = self.path.lstrip("/").count("/")
+        return "../" * depth if depth <= _DEPTH_MAX else "/"
 
     @property
     def limit_lines(self) -> bytes:
