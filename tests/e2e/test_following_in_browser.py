@@ -95,7 +95,7 @@ async def test_new_functions_are_told_of(window: Window, registry: Registry) -> 
 
 async def test_an_empty_listing_tells_of_the_first_row(window: Window, registry: Registry) -> None:
     async with looking(window, f"console/triggers?signer={Wallet(905).address}") as (page, watch):
-        await expect(page.get_by_text("No trigger matches.")).to_be_visible()
+        await expect(page.get_by_text("Nothing matches.")).to_be_visible()
         await expect_stream(page, watch)
         await sign(registry, 905)
         await told(page, "1 new, show")

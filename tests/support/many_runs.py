@@ -21,7 +21,7 @@ _BYTES: Final[dict[str, tuple[LiteralString, LiteralString]]] = {
     "sqlite": ("CAST(printf('%032d', n) AS BLOB)", "CAST(? AS BLOB)"),
     "postgres": ("CAST(lpad(CAST(n AS text), 32, '0') AS bytea)", "CAST(? AS bytea)"),
 }
-_RECORD: Final = '{"triggerSig":"0x' + "12" * 65 + '","engine":"' + "x" * 600 + '","logs":[]}'
+_RECORD: Final = '{"triggerSig":"0x' + "12" * 65 + '","timestamp":0,"engine":"' + "x" * 600 + '","logs":[]}'
 
 
 def sig_of(number: int) -> Signature:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 STAGED: Final = "sample-day"
 # The operator of a demo: it records the runs and the intents of the day, and those of the demo's relayer.
 _OPERATOR: Final = "demo-relayer"
-# No server is in between, so no request goes there.
+# No server is in between, so no request goes there, and a bare nonce can only be that of this registry.
 _URL: Final = "http://sample-day.invalid"
 
 
