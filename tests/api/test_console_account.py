@@ -93,7 +93,7 @@ async def test_intents_of_the_last_week_that_were_not_carried_out_are_shown_with
     assert not any(text in shown for text in ("Before", "Afterwards"))
     assert "0.25\N{NO-BREAK SPACE}USDC" in shown
     assert shown.count("its transaction failed on the chain") == 2
-    assert "No intent of this address." in (await home(reader, Wallet(71))).text
+    assert "None of this address." in (await home(reader, Wallet(71))).text
 
 
 @pytest.mark.one_engine

@@ -86,7 +86,7 @@ def _trigger(trigger: Trigger, root: str, beside: Beside) -> Html:
         html('<span class="does">{}</span>', line)
         if (line := trigger_line(trigger, beside.tokens, beside.chains))
         else None,
-        _text(trigger.description), identifier(trigger.sig),
+        brief_text(trigger.description), identifier(trigger.sig),
     )  # fmt: skip
 
 
@@ -95,7 +95,8 @@ def _next(trigger: Trigger, now_ms: int) -> Html | None:
     return html('<span class="sub">{}</span>', run) if run else None
 
 
-def _text(text: str) -> Html:
+def brief_text(text: str) -> Html:
+    """A stranger's text, clipped so that it takes no more room than others."""
     return strange(clipped(text, _TEXT_MAX))
 
 
@@ -179,7 +180,7 @@ def outcome(run: Run) -> str:
 def said(run: Run) -> Html | None:
     """The words with which a function declined."""
     is_said = run.reason and run.reason.text and outcome(run) == DECLINED
-    return html("“{}”", _text(run.reason.text)) if is_said and run.reason else None
+    return html("“{}”", brief_text(run.reason.text)) if is_said and run.reason else None
 
 
 def awaits_others(run: Run) -> bool:
@@ -202,8 +203,8 @@ def relayer(address: str, root: str) -> Html:
 
 def _last(run: Run, root: str, now_ms: int) -> Html:
     return html(
-        '<span class="sub">last run <a href="{}console/runs/{}">{}</a> {}</span>',
-        root, run.hash, outcome(run), relative(run.timestamp, now_ms),
+        '<span class="sub">last run <a class="state {}" href="{}console/runs/{}">{}</a> {}</span>',
+        outcome(run), root, run.hash, outcome(run), relative(run.timestamp, now_ms),
     )  # fmt: skip
 
 
@@ -262,7 +263,8 @@ def functions(
             html(
                 '<a class="row" href="{}console/functions/{}">{}</a> <small>{}</small><span class="does">{}</span>'
                 '<span class="sub">{}</span>',
-                root, each.cid, strange(each.name), str(each.version), _text(each.description), identifier(each.cid),
+                root, each.cid, strange(each.name), str(each.version), brief_text(each.description),
+                identifier(each.cid),
             ),
             _signed(each, root, signed.get(each.cid.digest)),
             identifier(each.creator, f"{root}console/addresses/{each.creator}"),

@@ -65,7 +65,6 @@ function cron() {
     fields.forEach((field, at) => field.write(given.length === fields.length ? given[at] : at ? "*" : JSON.stringify(schedule)));
     choose(schedule);
   };
-  const read = () => fields.map((field) => checked(field)).join(" ");
   preset.node.addEventListener("input", () => preset.read() && write(String(preset.read())));
   const row = element("div", { class: "five" }, ...fields.map((field) => field.node));
   row.addEventListener("input", () => {
@@ -74,7 +73,7 @@ function cron() {
   write("0 */6 * * *");
   return {
     node: element("div", {}, preset.node, row),
-    read: () => ({ schedule: read() }),
+    read: () => ({ schedule: fields.map(checked).join(" ") }),
     write: (value) => value.schedule !== undefined && write(String(value.schedule)),
   };
 }
@@ -93,9 +92,8 @@ function event() {
   const where = chain("/config/chainId", "");
   const contract = address("Contract", "/config/contract", "Whose event starts a run");
   const topics = Array.from({ length: TOPICS_MAX }, (_, at) => topic(at));
-  const all = [where, contract, ...topics];
   return {
-    node: element("div", {}, ...all.map((field) => field.node)),
+    node: element("div", {}, where.node, contract.node, ...topics.map((field) => field.node)),
     read: () => {
       const chosen = topics.map((field) => /** @type {string[]} */ (checked(field)));
       while (chosen.length && !chosen[chosen.length - 1]?.length) chosen.pop();

@@ -32,9 +32,7 @@ export function fieldOf(name, type, meaning, pointer) {
   const hint = meaning ? strange(meaning) : "";
   if (type === "bool") return choice(label, [["false", "false"], ["true", "true"]], pointer, hint, (text) => text === "true");
   if (type === "Token") return token(label, pointer, hint);
-  if (type === "TokenAmount") {
-    return tokenAmount(label, pointer, hint);
-  }
+  if (type === "TokenAmount") return tokenAmount(label, pointer, hint);
   if (type === "address") return address(label, pointer, hint);
   const range = integerRange(type);
   if (range) return /chain/i.test(name) ? chain(pointer, hint, label, type, range) : number(label, type, range, pointer, hint);
@@ -76,7 +74,10 @@ function tokensOf(chainId) {
 function tokenAmount(label, pointer, hint) {
   const which = token("Token", `${pointer}/token`, "");
   const hinted = "Like 1 or 1.5";
-  const much = explained(text("Amount, in units of the token", `${pointer}/amount`, amount, hinted), hinted, (typed) => {
+  const much = explained(text("Amount, in units of the token", `${pointer}/amount`, (typed) => {
+    if (!/^[0-9]+(\.[0-9]+)?$/.test(typed)) throw new Error("an amount is like 1 or 1.5");
+    return typed;
+  }, hinted), hinted, (typed) => {
     const decimals = Number(tokensOf(which.chainId).find((each) => each.value === valueOf(which.by))?.dataset["decimals"]);
     const rest = typed.split(".")[1] ?? "";
     if (!(decimals >= rest.length)) return decimals >= 0 ? `The token has ${decimals} decimals.` : "";
@@ -87,7 +88,7 @@ function tokenAmount(label, pointer, hint) {
 }
 
 /**
- * The value of a field, if it has one.
+ * The value of a field; null while it has a fault, which is shown when the form is read.
  * @param {Field} field
  */
 function valueOf(field) {
@@ -276,12 +277,8 @@ export function number(label, type, range, pointer, hint) {
 export function explained(field, hint, meaning) {
   const place = /** @type {Element} */ (field.node.querySelector(".hint"));
   const show = () => {
-    let words = "";
-    try {
-      words = meaning(field.read());
-    } catch {
-      // Errors are shown when the form is read.
-    }
+    const value = valueOf(field);
+    const words = value === null ? "" : meaning(value);
     fill(place, hint, hint && words && element("br"), words);
   };
   field.node.addEventListener("input", show);
@@ -308,11 +305,8 @@ export function address(label, pointer, hint) {
   }, hint, { placeholder: "0x…" });
   // Shown with its checksum, as the wallet will show it.
   field.node.addEventListener("change", () => {
-    try {
-      field.write(field.read());
-    } catch {
-      // Said when the form is read.
-    }
+    const value = valueOf(field);
+    if (value) field.write(value);
   });
   return field;
 }
@@ -394,12 +388,6 @@ function expanded(typed) {
   const [, whole = "", rest = "", power = "0"] = found;
   if (rest.length > Number(power)) throw new Error("that is no whole number");
   return BigInt(whole + rest.padEnd(Number(power), "0")).toString();
-}
-
-/** @param {string} typed */
-function amount(typed) {
-  if (!/^[0-9]+(\.[0-9]+)?$/.test(typed)) throw new Error("an amount is like 1 or 1.5");
-  return typed;
 }
 
 /**

@@ -22,9 +22,7 @@ const DESCRIPTION_LENGTH_MAX = 1000;
  */
 export function fieldsOf(chosen, manifest) {
   const declared = Object.entries(manifest.inputs ?? {});
-  const inputs = declared.map(([name, each]) => typeof each === "string"
-    ? fieldOf(name, each, "", `/input/${name}`)
-    : fieldOf(name, each.type, each.description ?? "", `/input/${name}`));
+  const inputs = declared.map(([name, each]) => fieldOf(name, each.type ?? each, each.description ?? "", `/input/${name}`));
   const parts = {
     chosen, names: declared.map(([name]) => name), inputs, config: configField(),
     description: text("Description, for lists; it is not signed", "/description", (typed) => {
@@ -55,12 +53,19 @@ export function bodyOf(parts) {
 }
 
 /**
+ * What the form shows of these.
+ * @param {string} selector
+ */
+function controlsOf(selector) {
+  return /** @type {HTMLElement[]} */ ([...document.querySelectorAll(`#wizard ${selector}`)]).filter((each) => !each.closest("[hidden]"));
+}
+
+/**
  * Say at its field what a refusal is about; the faults for which there is no field come back.
  * @param {Fault[]} faults
  */
 function blameFields(faults) {
-  const controls = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#wizard [name]")])
-    .filter((control) => !control.closest("[hidden]"));
+  const controls = controlsOf("[name]");
   return faults.filter(({ pointer = "", detail }) => {
     // The refusal of a signed trigger names its values by a prefix, that of a preview without it.
     const control = nearest(controls, pointer.replace(/^\/typedData\/values/, ""));
@@ -71,9 +76,8 @@ function blameFields(faults) {
 
 /** What is missing or wrong, each with a link to its field. */
 export function faults() {
-  const controls = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('#wizard [aria-invalid="true"]')]);
   const outer = [...document.querySelectorAll("#wizard fieldset")];
-  return element("ul", { class: "faults" }, ...controls.filter((each) => !each.closest("[hidden]")).map((each) => {
+  return element("ul", { class: "faults" }, ...controlsOf('[aria-invalid="true"]').map((each) => {
     const group = outer.find((set) => set.contains(each))?.querySelector("legend")?.textContent;
     const label = each.parentElement?.querySelector("label")?.textContent ?? "";
     return element("li", {}, element("a", { href: `#${each.id}` }, group ? `${group}: ${label}` : label), `: ${find(`${each.id}-fault`)?.textContent}`);

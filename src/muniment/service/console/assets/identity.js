@@ -56,7 +56,7 @@ export function identity() {
   return wallet && { address: wallet.address, isLoggedIn: false, name: wallet.name };
 }
 
-/** Log out and disconnect: nothing stays but the pinned keys of logs. */
+/** Log out and disconnect: the keys of logs stay, and that log-ins were in words. */
 export function leave() {
   for (const name of OF_THE_TAB) sessionStorage.removeItem(name);
   for (const name of Object.keys(localStorage)) if (OF_THE_BROWSER.test(name)) localStorage.removeItem(name);

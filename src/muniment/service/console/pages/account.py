@@ -20,7 +20,7 @@ from muniment.service.console.brief import intent_line, next_run_ms, trigger_lin
 from muniment.service.console.counts import nobody
 from muniment.service.console.page import page
 from muniment.service.console.parts import action, dated, heading, identifier, link, relative, state, until
-from muniment.service.console.rows import outcome, said, undone
+from muniment.service.console.rows import brief_text, outcome, said, undone
 from muniment.service.console.words import clipped
 from muniment.service.context import Context
 from muniment.service.http.html.frame import Page, root_from
@@ -194,7 +194,7 @@ class _Owned:
             trigger.sig, self._protocols.get(trigger.sig, ""), seen(name or str(trigger.function_cid)),
             root, trigger.sig, strange(name) if name else html("<code>{}</code>", str(trigger.function_cid)[:12] + "…"),
             when(trigger.config, self._known.chains), html('<div class="does">{}</div>', does) if does else None,
-            strange(trigger.description),
+            brief_text(trigger.description),
             self._next(trigger),
             html(
                 'last {} {} <span class="faint">{}</span>', state(outcome(last)), said(last),
@@ -228,7 +228,7 @@ class _Owned:
             "Not carried out in the last week", end=html("<span>{}</span>", [html("{} ", each) for each in links])
         )
         if not self._undone:
-            return html('{}<p class="empty">No intent of this address.</p>', title)
+            return html('{}<p class="empty">None of this address.</p>', title)
         lines = [
             html(
                 '<li><a href="{}console/intents/{}">{}</a>{} <span class="faint">{}</span><div class="reason">{}</div>',
