@@ -97,6 +97,18 @@ async def test_intents_of_the_last_week_that_were_not_carried_out_are_shown_with
 
 
 @pytest.mark.one_engine
+async def test_only_where_one_status_has_more_than_is_shown_it_says_so(
+    reader: httpx2.AsyncClient, context: Context
+) -> None:
+    operator, owner = OperatorClient(reader, await operator_key(context)), Wallet(74)
+    for number, status in enumerate(["discarded", *["failed"] * 9]):
+        await operator.recorded(IntentDraft(7400 + number, members={"user": owner.address, "status": status}))
+    assert "of each status" not in (await home(reader, owner)).text
+    await operator.recorded(IntentDraft(7410, members={"user": owner.address, "status": "failed"}))
+    assert "At most 10 of each status" in (await home(reader, owner)).text
+
+
+@pytest.mark.one_engine
 async def test_without_an_address_it_asks_for_one_and_keeps_a_wrong_one(reader: httpx2.AsyncClient) -> None:
     asking = (await reader.get("/console/account")).text
     assert '<input name="address" value="" class="long"' in asking

@@ -85,6 +85,7 @@ async def test_a_trigger_has_its_runs_and_lists_have_the_last_one(reader: httpx2
         assert [each for each in links if each.endswith(world.runs["intents"])], path
         assert not [each for each in links if each.endswith(world.runs["nothing"])], path
     assert "last run" in await text_of(reader, "../console")
+    assert 'last run <span class="state intents">' in (await reader.get("/console/triggers")).text
 
 
 async def test_the_overview_counts_the_runs_of_a_day(reader: httpx2.AsyncClient, world: World) -> None:

@@ -203,7 +203,7 @@ def relayer(address: str, root: str) -> Html:
 
 def _last(run: Run, root: str, now_ms: int) -> Html:
     return html(
-        '<span class="sub">last run <a class="state {}" href="{}console/runs/{}">{}</a> {}</span>',
+        '<span class="sub">last run <span class="state {}"><a href="{}console/runs/{}">{}</a></span> {}</span>',
         outcome(run), root, run.hash, outcome(run), relative(run.timestamp, now_ms),
     )  # fmt: skip
 

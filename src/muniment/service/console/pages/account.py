@@ -238,9 +238,10 @@ class _Owned:
             for each in self._undone
         ]  # fmt: skip
         more = html('<p class="faint">At most {} of each status.</p>', _SHOWN_MAX)
+        has_more = max(Counter(each.status for each in self._undone).values()) >= _SHOWN_MAX
         return html(
             '{}<ul class="failed-intents" aria-label="Intents that were not carried out">{}</ul>{}', title, lines,
-            more if len(lines) >= _SHOWN_MAX else None,
+            more if has_more else None,
         )  # fmt: skip
 
     def _trigger_of(self, intent: AnyIntent, root: str) -> Html | None:
