@@ -57,8 +57,9 @@ async def test_a_script_says_times_as_the_registry_does(window: Window, registry
 
 
 def without_ages(time: tuple[str, str, str]) -> tuple[str, str, str]:
-    """Ages without their numbers: some seconds pass between two looks."""
-    form, text, title = (re.sub(r"(in )?[0-9,]+ (second|minute)s?( ago)?|\bnow\b", "an age", each) for each in time)
+    """Ages without their numbers: some seconds pass between two looks, and 119 minutes may become 2 hours."""
+    age = r"(in )?([0-9,]+ (second|minute)s?|\b2 hours)( ago)?|\bnow\b"
+    form, text, title = (re.sub(age, "an age", each) for each in time)
     return form, text, title
 
 
