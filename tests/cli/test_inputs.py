@@ -90,7 +90,7 @@ def test_a_registered_trigger_has_the_text(person: Person, cid: str) -> None:
 WRONG = [
     ("flag", "True", "flag"), ("flag", "1", "flag"), ("count", "256", "count"), ("count", "07", "count"),
     ("count", "1.0", "count"), ("count", "", "count"), ("count", '"7"', "count"), ("id", "12345678", "id"),
-    ("token", TOKEN["address"], "--input token: a Token is given as a JSON object"),
+    ("token", str(TOKEN["address"]), "--input token: a Token is given as a JSON object"),
     ("token", "{}", "token"), ("token", "[]", "token"), ("pay", '"1.5"', "pay"),
     ("pay", "{", "--input pay: a TokenAmount is given as a JSON object"),
     ("pay", json.dumps({"token": TOKEN, "amount": 1.5}), "pay/amount"),

@@ -37,7 +37,7 @@ class Fed:
         return Retry(seconds=lambda: self.now_s, now=lambda: self.now_s, chance=lambda: self.chance)
 
     def session(self, **members: Any) -> Session:
-        given = {"url": "http://127.0.0.1:8787", **members}
+        given: dict[str, Any] = {"url": "http://127.0.0.1:8787", **members}
         return Session(retry=self.retry, address=Address.parse(ME.address), operator_key="mno_key", **given)
 
     def run(self, flow: Flow[T], outcomes: Sequence[Outcome]) -> T:

@@ -65,7 +65,7 @@ from muniment.service.resources.webhooks.types import URL_LENGTH_MAX, WebhookUrl
 from muniment.service.server.reader import HEAD_BYTES_MAX, RequestReader
 from tlog_decoders import TLOG_DECODERS
 
-_TOKEN = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+_USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 _NO_TOKENS = Catalogue(lambda _token, _chain: None, str)
 
 
@@ -429,7 +429,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder("a text that is shown", _text(visible), ("visible._EMPTY compile",)),
     Decoder(
         "the name of an input that may be an amount",
-        _text(lambda text: money_of({text: "1", "token": _TOKEN}, {text: "uint256", "token": "address"}, _NO_TOKENS)),
+        _text(lambda text: money_of({text: "1", "token": _USDC}, {text: "uint256", "token": "address"}, _NO_TOKENS)),
         ("triggers._WORD compile",),
         frames=(*PLAIN, (b"amount", b"")),
     ),

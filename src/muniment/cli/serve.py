@@ -85,7 +85,7 @@ def _announce(settings: Settings, listener: socket.socket) -> None:
             "default of every deployment: a consent to one registry of that name is valid in another. See "
             "docs/run/running.md."
         )
-    if settings.public_url and settings.bare_nonces:
+    if settings.takes_relayed_nonces:
         output.print_note(f"Note: {BARE_NONCES_NOTE}. MUNIMENT_BARE_NONCES=false takes words only.")
     if settings.data_dir.stat().st_mode & 0o077:
         output.print_note(

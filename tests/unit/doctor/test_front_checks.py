@@ -273,6 +273,7 @@ def test_log_ins_that_may_be_of_another_registry_are_a_warning() -> None:
         ({}, "", 0, "on this machine"), ({"host": "0.0.0.0"}, "", 1, "public_url is empty"),  # noqa: S104 - said, not listened on
         ({}, "https://registry.example.org", 1, "public_url is empty"), (named, "", 1, "another registry"),
         ({**named, "bare_nonces": False}, "", 0, "in words"),
+        ({"public_url": "http://127.0.0.1:8787"}, "", 0, "in words"),
     ]  # fmt: skip
     for members, url, level, said in rows:
         finding = check_logins(Examined(Settings(**members), url))

@@ -58,12 +58,10 @@ def check_proxies(examined: Examined, *, send: Ask = ask) -> Finding:
 def check_logins(examined: Examined) -> Finding:
     """Whether log-ins name this registry."""
     settings = examined.settings
+    if settings.takes_relayed_nonces:
+        return warn(BARE_NONCES_NOTE, "set MUNIMENT_BARE_NONCES=false once all clients sign words")
     if settings.public_url:
-        return (
-            warn(BARE_NONCES_NOTE, "set MUNIMENT_BARE_NONCES=false once all clients sign words")
-            if (settings.bare_nonces)
-            else ok("in words")
-        )
+        return ok("in words")
     if settings.listens_beyond_this_machine or examined.url.startswith("https:"):
         return warn("public_url is empty: log-ins sign a bare nonce, which our clients refuse for other machines",
             "set MUNIMENT_PUBLIC_URL to the URL at which users reach the service",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
+from muniment.protocol.evm.sign_in import is_loopback
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
 from muniment.service.running.removed import REMOVED, refusal_text, value_refusal_text
 from muniment.text_files import read_text_file
@@ -270,6 +271,11 @@ class Settings:
     def __repr__(self) -> str:
         """The values of `shown`, which masks secrets."""
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
+
+    @property
+    def takes_relayed_nonces(self) -> bool:
+        """Whether a log-in may sign a nonce that another registry passed on, though this one has a URL for words."""
+        return bool(self.public_url) and self.bare_nonces and not is_loopback(self.public_url)
 
     @property
     def migrates_at_start(self) -> bool:
