@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 # As OpenSSL has them (SSL_CTX_set_default_verify_paths(3)): a file of certificates, and directories with one in each
@@ -35,11 +34,9 @@ def _context(file: str, directories: str) -> ssl.SSLContext:
         import httpcore2  # noqa: PLC0415 - a service that asks no other server never loads it
 
         return httpcore2.default_ssl_context()
-    for each in filter(None, directories.split(os.pathsep)):  # OpenSSL skips one that it cannot read
-        try:
-            next(Path(each).iterdir(), None)
-        except OSError as error:
-            raise ValueError(f"{_DIRECTORIES} names {each}, which cannot be read: {error.strerror}") from error
+    named = [*filter(None, directories.split(os.pathsep))]
+    if named and not any(os.access(each, os.R_OK | os.X_OK) for each in named):  # OpenSSL skips one that is missing
+        raise ValueError(f"{_DIRECTORIES} names {directories}, which cannot be read")
     try:
         return ssl.create_default_context(cafile=file or None, capath=directories or None)
     except OSError as error:  # an SSLError too

@@ -138,7 +138,8 @@ INTENTS: dict[str, tuple[IntentDraft, str]] = {
     "unknown token": (one(1, transfer_data(token=Wallet(3).address)), "250 000 of 0x"),
     "call": (one(2, call_data()), "call transfer(address,uint256) of USDC · Base"),
     "unknown call": (one(2, call_data(data=b"\x12\x34\x56\x78")), "call 0x12345678 not well known of USDC · Base"),
-    "coins": (one(2, call_data(data=b"", value=1)), "coins for USDC · Base"),
+    "coins": (one(2, call_data(data=b"", value=10**18)), "1 ETH to USDC · Base"),
+    "a call with coins": (one(2, call_data(value=10**18)), "of USDC with 1 ETH · Base"),
     "not readable": (one(3, "0x0102"), "SVM call (not readable here)"),
     "between chains": (
         several((3, swap_data(destination=10)), (4, dynamic_call_data(2)), (1, transfer_data())),

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from muniment.protocol.errors import DiskAlmostFull
 from muniment.service.app import OPERATIONS
 from muniment.service.context import Context
@@ -71,6 +71,17 @@ async def test_then_creates_are_refused_and_owners_log_in_and_deactivate(
     consent = {"triggerSigs": [record["sig"]], "signature": OWNER.sign_deactivation([record["sig"]])}
     assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
     assert await api_key_of(client, Wallet(77)), "also one that was never here"
+    token = {"x-auth-token": await log_in(client, OWNER)}
+    async with nothing_stored():
+        check_refused(await client.post("/users/api-key/rotate", headers=token))
+        check_refused(await client.post(f"/users/{OWNER.address}/data", json={"name": "x"}, headers=token))
+    leave(GIB // 4 - 1)
+    nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
+    login = {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
+    async with nothing_stored():
+        check_refused(await client.post("/users/authenticate", json=login))
+    leave(GIB - 1)
+    assert (await client.post("/users/authenticate", json=login)).status_code == 200, "the nonce stays good"
     assert (await client.get("/readyz")).json()["notes"] == [
         "the disk is almost full: new records are refused, except deactivations and log-ins"
     ]
@@ -152,9 +163,9 @@ def test_whatever_adds_rows_for_a_stranger_or_an_operator_says_that_it_is_refuse
     refused = {f"{each.method} {each.path}" for each in OPERATIONS if DiskAlmostFull in each.refuses}
     written = {f"{each.method} {each.path}" for each in OPERATIONS if each.method != "GET"}
     assert written - refused == {
-        "POST /triggers/deactivate", "POST /users/nonce", "POST /users/authenticate",
+        "POST /triggers/deactivate", "POST /users/nonce",
         # Nothing is stored.
         "POST /triggers/sign-params", "POST /triggers/deactivate/sign-params", "POST /triggers/preview",
-        # A row that is there is changed or removed.
-        "POST /users/api-key/rotate", "POST /users/{address}/data", "DELETE /webhooks/{id}",
+        # Rows are removed.
+        "DELETE /webhooks/{id}",
     }  # fmt: skip

@@ -135,7 +135,7 @@ def named_wrongly(folder: Path) -> dict[str, tuple[dict[str, str], str]]:
         "a directory": ({"SSL_CERT_FILE": str(folder)}, f"SSL_CERT_FILE names {folder}, which"),
         "a text": ({"SSL_CERT_FILE": str(folder / "text")}, f"SSL_CERT_FILE names {folder / 'text'}, which"),
         "missing directory": ({"SSL_CERT_DIR": "/no/such/certs"}, "SSL_CERT_DIR names /no/such/certs, which"),
-        "one of two": ({"SSL_CERT_DIR": f"{folder}:/no/such"}, "SSL_CERT_DIR names /no/such, which"),
+        "both": ({"SSL_CERT_DIR": "/no/such:/nor/this"}, "SSL_CERT_DIR names /no/such:/nor/this, which"),
         "a file": ({"SSL_CERT_DIR": str(folder / "text")}, f"SSL_CERT_DIR names {folder / 'text'}, which"),
     }
 
@@ -149,6 +149,13 @@ def test_what_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
                 with pytest.raises(ValueError, match="SSL_CERT") as raised:
                     use()
                 assert str(raised.value).startswith(said), case
+
+
+def test_one_directory_of_several_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    for named in (f"{tmp_path}:/no/such", f"/no/such:{tmp_path}"):
+        monkeypatch.setenv("SSL_CERT_DIR", named)
+        tls_context()
 
 
 PROGRAMS = (

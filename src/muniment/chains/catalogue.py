@@ -14,14 +14,13 @@ import msgspec
 from msgspec import Meta
 
 from muniment.protocol.evm.address import Address
+from muniment.protocol.tokens import NATIVE
 from muniment.protocol.wire import decode_text
 from muniment.text_files import read_text_file
 
 T = TypeVar("T")
 # Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
 MULTICALL3: Final = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
-# The address under which the coin of a chain is listed with its tokens.
-NATIVE: Final = Address("0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE")
 _Text = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*$")]
 
 

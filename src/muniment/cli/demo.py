@@ -172,7 +172,7 @@ def _relayer(settings: Settings, url: str) -> Generator[None]:
     environment = {**os.environ, "MUNIMENT_OPERATOR_KEY": _new_operator_key(settings), "MUNIMENT_LOG_LEVEL": "warning"}
     command = [sys.executable, "-m", "muniment", "relayer", "--config", str(file)]
     with subprocess.Popen(command, env=environment) as relayer:  # noqa: S603 - this program
-        output.print_text("A relayer runs too: `muniment runs list` shows the first run within a minute or so.")
+        output.print_text(f"A relayer runs too: `muniment runs list --url {url}` shows the first run within a minute.")
         try:
             yield
         finally:

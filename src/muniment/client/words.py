@@ -24,7 +24,7 @@ class Words:
         try:
             with self.path.open("rb") as file:
                 return origin.encode() in file.read(_BYTES_MAX).split()
-        except FileNotFoundError:
+        except OSError:  # as `add`: a user whose file cannot be read can log in
             return False
 
     def add(self, origin: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from muniment.protocol.evm.address import Address
 
+# The address under which the coin of a chain is listed with its tokens.
+NATIVE: Final = Address.parse("0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE")
 # The symbol and the decimals of a token.
 Unit: TypeAlias = tuple[str, int]
 

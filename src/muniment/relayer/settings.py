@@ -208,7 +208,7 @@ def _operator_key(path: Path) -> tuple[str, bool]:
     """The key in a file, and whether its group or others can read or change it. Raises `RelayerSettingError`."""
     try:
         key, mode = read_text_file(path).decode().strip(), path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RelayerSettingError(f"relayer.operator_key_file cannot be read: {error}") from error
     if not key:
         raise RelayerSettingError(f"relayer.operator_key_file: {path} is empty")

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+# Intents from which the command draws a conclusion.
+_SEVERAL: Final = 5
 _FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 _CLAIMED: Final = "(as the service says)"
 # As `muniment.protocol.intents.types` has them: a command line that is only read loads no records.
@@ -79,7 +81,7 @@ def list_intents(
             complete=lambda intent: _complete(registry, intent),
         )  # fmt: skip
     if words := sum_up(printed):
-        is_idle = all(why_intent_undone(each) == NO_OFFER for each in printed)
+        is_idle = len(printed) >= _SEVERAL and all(why_intent_undone(each) == NO_OFFER for each in printed)
         has_filter = user or settler or trigger or status
         print_note(words + (". Nobody seems to fulfil intents here" if is_idle and not has_filter else ""))
 

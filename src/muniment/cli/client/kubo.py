@@ -148,7 +148,7 @@ def authorization() -> str:
     if file := os.environ.get(f"{AUTHORIZATION}_FILE"):
         try:
             text = read_text_file(Path(file)).decode().strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ValueError(f"{AUTHORIZATION}_FILE must name a text file that can be read: {error}") from error
         if not text:
             raise ValueError(f"{AUTHORIZATION}_FILE names an empty file")

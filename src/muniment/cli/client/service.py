@@ -41,7 +41,8 @@ _NEXT: Final = {
     "version-taken": "use a higher version in the manifest",
     "trigger-deactivated": "its owner deactivated it: sign a new trigger with another version",
     "cursor-too-old": "start over: remove the position file, or follow events with --reset",
-    "not-the-owner": "only the wallet that signed it can deactivate it: see --wallet",
+    "not-the-owner": "only the wallet that signed it can deactivate it, under the name of this registry: see --wallet, "
+    "--protocol",
     "status-conflict": "`muniment intents show HASH` shows the present status",
     "unknown-path": "does a registry answer at this URL? See --url",
     "conflicting-credentials": "unset MUNIMENT_API_KEY or MUNIMENT_OPERATOR_KEY",
@@ -114,7 +115,10 @@ def _judgement(error: Forged) -> str:
 
     judgement = "The service is faulty or dishonest. Do not act on its answers."
     if isinstance(error, NotUnderName):
-        return f"Is that the name of this registry? If not, give its own with --protocol. If so: {judgement}"
+        return (
+            "Was it signed under another name of this registry, or an earlier one? Give it with --protocol. If not: "
+            f"{judgement}"
+        )
     return judgement
 
 
@@ -146,7 +150,7 @@ def _refused(refusal: Refusal) -> FailedError:
         # A page of a proxy, or an answer of another program.
         kind, step = TryAgainError, "try again, or see --url: this answer is not from a registry"
     elif isinstance(refusal, errors.Unauthenticated | errors.Forbidden):
-        kind, step = NeedsLoginError, _LOGIN
+        kind, step = NeedsLoginError, _NEXT.get(refusal.code, _LOGIN)
     elif isinstance(refusal, errors.Limited | errors.Unavailable):
         asked = "" if reply is None else reply.headers.get("retry-after", "")
         kind, step = TryAgainError, f"try again in {asked} seconds" if asked.isdigit() else "try again"

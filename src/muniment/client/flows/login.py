@@ -88,7 +88,7 @@ def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
     """The text to sign for a registry whose users reach it at `url`.
 
     It has the time of the registry's clock, which limits the nonce. Raises `CannotSign` if `url` is not the registry
-    that the client talks to, which could otherwise log in there with the signature; `Forged` if it is no URL.
+    that the client talks to, which could otherwise log in there with the signature, or is no URL.
     """
     nonce, issued_at = given.nonce.removeprefix("0x"), _date(session, reply)
     try:
@@ -99,7 +99,7 @@ def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
     except ValueError:
         text, is_here, is_url = "", False, False
     if not is_url:
-        raise Forged("the publicUrl of the registry is no URL. Nothing was signed")
+        raise CannotSign(f"{session.url} names itself by what is no URL: {url!r}. Nothing was signed")
     if not is_here:
         raise CannotSign(
             f"{session.url} asks for a log-in at {url}. Nothing was signed. To log in there, give its own URL; on the "

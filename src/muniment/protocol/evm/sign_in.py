@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from ipaddress import IPv6Address, ip_address
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 _ASKS: Final = " wants you to sign in with your Ethereum account:"
 # RFC 3986: sections 2.1 to 2.3, 3.1, 3.2 and 3.3.
@@ -50,7 +50,8 @@ def _is_authority(text: str) -> bool:
     return True
 
 
-def _is_uri(text: str) -> bool:
+def is_uri(text: str) -> bool:
+    """Whether a text is a URI of RFC 3986 with a scheme, as a log-in in words has it."""
     scheme, colon, rest = text.partition(":")
     rest, _, fragment = rest.partition("#")
     rest, _, query = rest.partition("?")
@@ -79,7 +80,7 @@ def _is_time(text: str) -> bool:
 
 # The lines after the statement, in order: the prefix of the line, and whether a text may follow it.
 _LINES: Final[dict[str, Callable[[str], bool]]] = {
-    "URI: ": _is_uri,
+    "URI: ": is_uri,
     "Version: ": _matches("1"),
     "Chain ID: ": _matches("[0-9]+"),
     "Nonce: ": _matches("[A-Za-z0-9]{8,}"),
@@ -154,7 +155,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
             raise ValueError(f"the line {name.strip(': ')} is missing or at another place")
     if resources := lines[len(found) :]:
         title, *listed = resources
-        if title != "Resources:" or not all(each.startswith("- ") and _is_uri(each[2:]) for each in listed):
+        if title != "Resources:" or not all(each.startswith("- ") and is_uri(each[2:]) for each in listed):
             raise ValueError("there are extra lines at the end")
     return found
 
@@ -196,13 +197,21 @@ def is_loopback(url: str) -> bool:
 def normal_form(url: str) -> str:
     """A URL in the normal form of RFC 3986 sections 6.2.2 and 6.2.3, without a slash at its end.
 
-    Raises `ValueError` for a port that is none.
+    Raises `ValueError` for a port that is none, and for a user name, which would look like a host.
     """
     parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("the URL has a user name")
     escaped = re.sub("%[0-9A-Fa-f]{2}", lambda each: quote(unquote_to_bytes(each[0]), safe=""), parts.path)
-    origin = f"{parts.scheme}://{domain_of(url)}"
+    segments: list[str] = []
+    for segment in escaped.split("/")[1:]:  # section 5.2.4
+        if segment != "..":
+            segments += [] if segment == "." else [segment]
+        elif segments:
+            segments.pop()
+    path = "".join(f"/{segment}" for segment in segments).rstrip("/")
     rest = url[len(url.partition("#")[0].partition("?")[0]) :]
-    return urljoin(f"{origin}/", escaped or "/").rstrip("/") + rest
+    return f"{parts.scheme}://{domain_of(url)}{path}{rest}"
 
 
 def write_sign_in(url: str, *, address: str, nonce: str, issued_at: str) -> str:

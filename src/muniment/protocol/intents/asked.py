@@ -11,7 +11,7 @@ from muniment.protocol.evm.hex import HexString
 from muniment.protocol.evm.selectors import SELECTOR_BYTES, call_in_words
 from muniment.protocol.intents.operations import kinds_of
 from muniment.protocol.intents.types import AnyIntent, Intent
-from muniment.protocol.tokens import Catalogue, units
+from muniment.protocol.tokens import NATIVE, Catalogue, units
 
 # Longer data is not decoded: 16 KiB take a millisecond, and honest operations have less than one KiB.
 BYTES_MAX: Final = 16 * 1024
@@ -123,10 +123,17 @@ def _operation(operation: Operation, catalogue: Catalogue) -> list[Part]:
         lines = [[f"{len(items):,} call{'' if len(items) == 1 else 's'}, made up when they run"]]
     else:
         lines = [
-            [*(["call ", CallData(data), " of "] if data else ["coins for "]), TokenName(target, chain_id)]
-            for target, data, _ in items
+            ["call ", CallData(data), " of ", TokenName(target, chain_id), *_coins(" with ", value, chain_id)]
+            if data
+            else [*_coins("", value, chain_id), " to " if value else "nothing to ", TokenName(target, chain_id)]
+            for target, data, value in items
         ]
     return [*_joined(lines, ", "), f" · {places}"]
+
+
+def _coins(before: str, value: int, chain_id: int) -> list[Part]:
+    """An amount of the chain's coin; none if it is 0."""
+    return [before, Amount(value, NATIVE, chain_id)] if value else []
 
 
 def _joined(lines: Sequence[list[Part]], between: str) -> list[Part]:

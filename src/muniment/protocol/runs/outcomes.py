@@ -60,8 +60,12 @@ def why_run_undone(result: str, reason: str | None, *, is_lost: bool) -> str:
 
 
 def is_lost(run: Run, now_ms: int) -> bool:
-    """Whether an intent of a run is not recorded, and will hardly be."""
-    return now_ms - ms_of(run.created_at) >= PUBLISHED_MS and not all(each.recorded for each in run.outputs)
+    """Whether an intent of a run is not recorded, and will hardly be.
+
+    A run whose block was dropped is `invalid`: its intents are not to be.
+    """
+    is_due = now_ms - ms_of(run.created_at) >= PUBLISHED_MS and run.status != "invalid"
+    return is_due and not all(each.recorded for each in run.outputs)
 
 
 def lateness(run: Run, life_s: int | None = None) -> str:

@@ -61,19 +61,28 @@ def chains_of(inputs: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, 
     return {
         name: _integer(value)
         for name, value in inputs.items()
-        if "chain" in name.lower() and kinds.get(name, "").startswith("uint")
+        if _is_chain(name) and kinds.get(name, "").startswith("uint")
     }
+
+
+def _is_chain(name: str) -> bool:
+    """Whether a name ends in a word for a chain: `chain`, `srcChainId`, `network`."""
+    words = [each.lower() for each in _WORD.findall(name)]
+    return bool({*words[-1:], *(words[-2:-1] if words[-1:] == ["id"] else [])} & {"chain", "network"})
 
 
 def money_of(inputs: Mapping[str, Any], kinds: Mapping[str, str], catalogue: Catalogue) -> list[Money]:
     """The money that inputs name, in the order of the inputs.
 
     A TokenAmount is an amount, and a Token or an address whose name says so is a token. An integer is an amount of the
-    token whose name differs in that word alone: `token` and `amount`, `tokenOut` and `minAmountOut`; or of the only
-    Token. An address is a token on every chain that any input names. The values have passed the checks of their types.
+    token whose name differs in that word alone: `token` and `amount`, `tokenOut` and `minAmountOut`. An address is a
+    token on every chain that any input names. The values have passed the checks of their types.
     """
     own = {name: _own(inputs[name], kind) for name, kind in kinds.items() if name in inputs and kind in _STRUCTS}
-    named = tuple(dict.fromkeys((*chains_of(inputs, kinds).values(), *(chain for _, chain in own.values()))))
+    chains = chains_of(inputs, kinds)
+    named = tuple(dict.fromkeys((*chains.values(), *(chain for _, chain in own.values()))))
+    if any(_is_chain(name) and name not in chains for name in inputs):  # a chain of another type, which is not read
+        named = ()
     places: dict[str, tuple[Address, tuple[int, ...]]] = {
         name: (own[name][0], (own[name][1],)) if name in own else (Address.parse(str(value)), named)
         for name, value in inputs.items()
@@ -124,8 +133,6 @@ def _pairs(inputs: Mapping[str, Any], kinds: Mapping[str, str], tokens: list[str
         for name, value in inputs.items()
         if kinds.get(name, "").lstrip("u").startswith("int") and _words(name) & _AMOUNTS and _integer(value) >= 0
     ]
-    if len(tokens) == len(amounts) == 1 and kinds[tokens[0]] == "Token" and not _key(amounts[0], _AMOUNTS):
-        return {amounts[0]: tokens[0]}
     named: dict[frozenset[str], list[str]] = {}
     for each in tokens:
         named.setdefault(_key(each, _TOKENS), []).append(each)

@@ -257,7 +257,7 @@ def _credentials() -> dict[str, Any]:
             continue
         try:
             given[name.lower()] = read_text_file(Path(path)).decode("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ValueError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
         if not given[name.lower()]:
             raise ValueError(f"{name}_FILE is empty")

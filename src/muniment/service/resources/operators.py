@@ -173,11 +173,15 @@ async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tupl
 
 
 async def is_moved_since(reader: Reader, since_ms: int) -> bool:
-    """Whether an operator has moved an intent since then, in milliseconds since 1970. Raises `DeadlineExceeded`."""
+    """Whether an operator has moved an intent or an offer towards success since then, in milliseconds since 1970.
+
+    Raises `DeadlineExceeded`.
+    """
     # The entries of the last day are the newest: the walk ends at the first move.
     rows = await reader.fetch_slow(
         f"""SELECT 1 FROM audit_entries WHERE seq > coalesce((SELECT max(seq) FROM audit_entries WHERE at_ms < ?), 0)
-            AND action LIKE '{MOVE}%' LIMIT 1""",
+            AND (action IN ('{MOVE}enqueued', '{MOVE}submitted', '{MOVE}succeeded') OR action LIKE 'move proposal to %')
+            LIMIT 1""",
         (since_ms,),
     )
     return bool(rows)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from muniment.protocol.evm.sign_in import is_loopback
+from muniment.protocol.evm.sign_in import is_loopback, is_uri
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
 from muniment.service.running.removed import REMOVED, refusal_text, value_refusal_text
 from muniment.text_files import read_text_file
@@ -52,7 +52,7 @@ def is_base_url(url: str) -> bool:
         _ = parts.port  # raises for an invalid port
     except ValueError:
         return False
-    is_plain = url.isascii() and url.isprintable() and " " not in url and not {"@", "?", "#"} & set(url)
+    is_plain = is_uri(url) and not {"@", "?", "#"} & set(url)
     return is_plain and parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
@@ -415,7 +415,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
         elif path := environ.get(f"{name}_FILE"):
             try:
                 values[each.name] = read_text_file(Path(path)).decode().strip()
-            except (OSError, UnicodeDecodeError) as error:
+            except (OSError, ValueError) as error:
                 raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
             if not values[each.name]:
                 raise SettingError(f"{name}_FILE is empty")

@@ -203,7 +203,7 @@ def listen(host: str, port: int) -> socket.socket:
     has such sockets (RFC 3493 section 5.3). Raises `OSError` with the reason.
     """
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         is_dual = address[0] == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)

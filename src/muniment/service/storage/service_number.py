@@ -85,7 +85,9 @@ class ServiceNumber:
         if any(each.partition(" ")[0] not in secret_ids for each in holders):
             self._note("another service of this database has another secret: give all of them the same MUNIMENT_SECRET")
         elif number is None:
-            self._note(f"{SERVICES} other services use this database: log-ins of a wallet at two services may collide")
+            self._note(
+                f"{SERVICES} other services use this database or were just killed: log-ins of a wallet may collide"
+            )
         else:
             self._noted = ""
 

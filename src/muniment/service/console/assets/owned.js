@@ -51,6 +51,6 @@ async function confirm(ending) {
  */
 function read(row) {
   const { sig = "", protocol = "" } = row.dataset;
-  const words = [row.querySelector("a"), row.querySelector(".does"), row.querySelector(".faint")].map((each) => each?.textContent ?? "").join(" ");
+  const words = [row.querySelector("a"), row.querySelector(".does"), row.querySelector(".what > .faint")].map((each) => each?.textContent ?? "").join(" ");
   return { sig, protocol, words };
 }

@@ -136,7 +136,7 @@ function showPreview(shown, { chosen: { cid, name, version } }, preview, data) {
   const { life, good = "" } = place?.dataset ?? {};
   const by = /** @type {{delta: string}} */ (data.message["config"]).delta;
   const unit = [1, 60, 3600, 86400, 604800]["smhdw".indexOf(by.slice(-1))] ?? 0;
-  if (parseInt(by) * unit > Number(life)) preview.warnings.push(good);
+  if (life && parseInt(by) * unit > Number(life)) preview.warnings.push(good);
   fill(shown,
     element("p", {}, "The function ", element("strong", {}, strange(name)), ` ${version}, `, element("span", { class: "id whole" }, cid)),
     list(preview.summary.map((each) => each.replace(`Function ${cid} may`, "It may"))),

@@ -30,9 +30,11 @@ async def count_by_trigger(
     """
     if not sigs:
         return {}
+    # By equality PostgreSQL might walk the primary key, past all newer intents of others (`run_outputs.life_of` too).
     newest = " UNION ALL ".join(
         f"SELECT * FROM (SELECT seq, {OUTCOME} FROM intents WHERE generation = {number_text(generation)} "
-        f"AND trigger_sig = ? ORDER BY seq DESC LIMIT {number_text(most)}) of_{number_text(generation)}"
+        f"AND trigger_sig BETWEEN ? AND ? ORDER BY trigger_sig DESC, seq DESC "
+        f"LIMIT {number_text(most)}) of_{number_text(generation)}"
         for generation in (1, 2)
     )
     arms = " UNION ALL ".join(
@@ -40,7 +42,7 @@ async def count_by_trigger(
         f"ORDER BY seq DESC LIMIT {number_text(most)}) newest GROUP BY 2, 3, 4"
         for number in range(len(sigs))
     )
-    parameters = [each for sig in sigs for each in (*expiry(moment), sig) * 2]
+    parameters = [each for sig in sigs for each in (*expiry(moment), sig, sig) * 2]
     tallies = {sig: Tally() for sig in sigs}
     for number, status, has_offers, is_sent, count in await reader.fetch_slow(arms, parameters, client=client):
         why = why_undone(status, has_offers=bool(has_offers), is_sent=bool(is_sent))

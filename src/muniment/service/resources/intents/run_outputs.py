@@ -62,14 +62,15 @@ async def life_of(reader: Reader, sigs: Sequence[bytes]) -> int | None:
     """
     newest = " UNION ALL ".join(
         f"SELECT * FROM (SELECT deadline, execution_hash FROM intents WHERE generation = {number_text(generation)} "
-        f"AND trigger_sig = ? ORDER BY seq DESC LIMIT {number_text(_NEWEST)}) of_{number_text(place)}"
+        f"AND trigger_sig BETWEEN ? AND ? ORDER BY trigger_sig DESC, seq DESC "
+        f"LIMIT {number_text(_NEWEST)}) of_{number_text(place)}"
         for place, generation in enumerate((1, 2) * len(sigs))
     )
     if not newest:
         return None
     rows = await reader.fetch(
         f"SELECT deadline, r.record FROM ({newest}) newest JOIN runs r ON r.hash = execution_hash",
-        [each for sig in sigs for each in (sig, sig)],
+        [each for sig in sigs for each in (sig, sig) * 2],
     )
     lives = [int.from_bytes(deadline) - _decoder.decode(record).timestamp // 1_000 for deadline, record in rows]
     return min((each for each in lives if each > 0), default=None)

@@ -18,6 +18,8 @@ _DAY_MS: Final = 86_400_000
 # Whether the first intent of a run is not recorded, though the run has been for a while.
 _IS_LOST: Final = (
     "CASE WHEN result = 'intents' AND created_at_ms <= ? "
+    # Its block is canonical: some relayer has not taken its record back.
+    "AND EXISTS (SELECT 1 FROM run_records r WHERE r.run_seq = runs.seq AND r.orphaned_at_ms IS NULL) "
     "AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.hash = substr(outputs, 1, 32)) THEN 1 ELSE 0 END AS is_lost"
 )
 
@@ -25,7 +27,8 @@ _IS_LOST: Final = (
 async def count_by_outcome(database: Database, now_ms: int) -> Outcomes:
     """The runs that were recorded in the 24 hours before `now_ms`. Raises `DeadlineExceeded`."""
     rows = await database.fetch_slow(
-        f"SELECT result, reason, {_IS_LOST}, count(*) FROM runs WHERE created_at_ms > ? GROUP BY 1, 2, 3",
+        # Not by the column itself: SQLite would walk all runs by the index of results.
+        f"SELECT result || '', reason, {_IS_LOST}, count(*) FROM runs WHERE created_at_ms > ? GROUP BY 1, 2, 3",
         (now_ms - PUBLISHED_MS, now_ms - _DAY_MS),
     )
     return {(result, reason, bool(is_lost)): count for result, reason, is_lost, count in rows}

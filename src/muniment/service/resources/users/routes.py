@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from muniment.protocol.errors import ChainsUnavailable, ForeignProfile, InvalidBody, LoginFailed, TooManyLogins
+from muniment.protocol.errors import (
+    ChainsUnavailable,
+    DiskAlmostFull,
+    ForeignProfile,
+    InvalidBody,
+    LoginFailed,
+    TooManyLogins,
+)
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import HexString
 from muniment.protocol.users.types import (
@@ -67,7 +74,7 @@ def _public_url(context: Context) -> str:
     return context.settings.public_url.rstrip("/")
 
 
-@operation("POST", "/users/authenticate", cost=LOGIN, sheds=Shed.LATE, refuses=(LoginFailed,))
+@operation("POST", "/users/authenticate", cost=LOGIN, sheds=Shed.LATE, refuses=(LoginFailed, DiskAlmostFull))
 async def authenticate(context: Context, request: Request, body: Login) -> Ready[LoginResult]:
     """Log in with a signed nonce.
 
@@ -103,6 +110,8 @@ async def _log_in(context: Context, body: Login) -> str | None:
     nonce = await find(context, body, now_ms)
     if nonce is None:
         raise _login_failed()
+
+    context.disk.require_for_login()
 
     async def log_in(transaction: Transaction) -> str | None:
         if not await use_nonce(transaction, body.address, nonce):
@@ -176,12 +185,13 @@ async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResu
     return _key_result(context, caller, generation)
 
 
-@operation("POST", "/users/api-key/rotate", cost=TOKEN_WRITE, sheds=Shed.LATE)
+@operation("POST", "/users/api-key/rotate", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(DiskAlmostFull,))
 async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation | None) -> Ready[ApiKeyResult]:
     """Replace the caller's API key.
 
     The previous key stays valid for `graceSeconds`; older keys are refused from now on.
     """
+    context.disk.require()
     now_ms = context.clock.now_ms()
     grace_until_ms = now_ms + (body or Rotation()).grace_seconds * 1000
 
@@ -232,7 +242,7 @@ async def get_profile(context: Context, caller: TokenCaller, address: Address) -
     return Ready(encode(profile), _PRIVATE)
 
 
-@operation("POST", "/users/{address}/data", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(ForeignProfile,))
+@operation("POST", "/users/{address}/data", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(ForeignProfile, DiskAlmostFull))
 async def update_profile(
     context: Context, caller: TokenCaller, address: Address, body: ProfileUpdate
 ) -> Ready[Profile]:
@@ -241,6 +251,7 @@ async def update_profile(
     Absent members stay unchanged. The operator sets the email.
     """
     _check_own(caller, address)
+    context.disk.require()
     profile = await context.database.write(
         lambda tx: store.update_profile(tx, address, body, context.clock.now_ms()), order=address.raw
     )

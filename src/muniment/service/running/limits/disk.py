@@ -23,6 +23,8 @@ _RESERVE_BYTES_MAX: Final = 2**30
 _RESERVE_SHARE: Final = 8
 # Uploads end at twice the reserve: those that have begun, each up to a further piece, must not use it up.
 UPLOAD_RESERVES: Final = 2
+# Wallets cost nothing, so log-ins of strangers would use up the reserve too.
+LOGIN_RESERVES: Final = 0.25
 # An operator has to free space.
 _RETRY_AFTER_S: Final = 60
 
@@ -44,7 +46,7 @@ class DiskReserve:
         """`directories` are those of the data, of an SQLite file and of blocks."""
         self._directories = tuple({_disk_of(each): str(each) for each in directories}.values())
         # Whether the last upload, and the last other record, was refused. A change is logged.
-        self._refused = {1: False, UPLOAD_RESERVES: False}
+        self._refused = {LOGIN_RESERVES: False, 1: False, UPLOAD_RESERVES: False}
 
     @property
     def is_used(self) -> bool:
@@ -59,11 +61,18 @@ class DiskReserve:
         """Return when a piece of an upload, of a megabyte or so, may be stored. Raises `DiskAlmostFull`."""
         self._require(UPLOAD_RESERVES)
 
-    def _require(self, reserves: int) -> None:
+    def require_for_login(self) -> None:
+        """Return when a log-in may be stored: the last quarter of the reserve is for deactivations alone.
+
+        Raises `DiskAlmostFull`.
+        """
+        self._require(LOGIN_RESERVES)
+
+    def _require(self, reserves: float) -> None:
         is_below = self._is_any_below(reserves)
         if is_below != self._refused[reserves]:
             self._refused[reserves] = is_below
-            kind = "uploads" if reserves == UPLOAD_RESERVES else "creates"
+            kind = {UPLOAD_RESERVES: "uploads", LOGIN_RESERVES: "log-ins"}.get(reserves, "creates")
             _log.error("the disk is almost full", refused=kind) if is_below else _log.info("the disk has room again")
         if is_below:
             raise DiskAlmostFull(
@@ -72,7 +81,7 @@ class DiskReserve:
                 facts={"retryAfter": _RETRY_AFTER_S},
             )
 
-    def _is_any_below(self, reserves: int) -> bool:
+    def _is_any_below(self, reserves: float) -> bool:
         return any(_is_below(each, reserves) for each in self._directories)
 
 
@@ -84,7 +93,7 @@ def _disk_of(directory: Path) -> object:
         return directory
 
 
-def _is_below(directory: str, reserves: int) -> bool:
+def _is_below(directory: str, reserves: float) -> bool:
     """Whether less than so many reserves is free on the disk of a directory."""
     try:
         usage = shutil.disk_usage(directory)
