@@ -436,7 +436,12 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "the URL of a log-in in words",
         _text(normal_form),
-        ("evm.normal_form urlsplit", "evm.normal_form unquote_to_bytes", "evm.normal_form sub"),
+        (
+            "evm.normal_form urlsplit",
+            "evm.normal_form unquote_to_bytes",
+            "evm.normal_form sub",
+            "evm.normal_form split",
+        ),
         size=2_048,  # that of the whole text
         frames=(*PLAIN, (b"https://registry.example.org/", b"")),
     ),

@@ -16,7 +16,7 @@ from msgspec import Meta
 from muniment.protocol.evm.address import Address
 from muniment.protocol.tokens import NATIVE
 from muniment.protocol.wire import decode_text
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 
 T = TypeVar("T")
 # Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
@@ -115,7 +115,7 @@ def load_chains(file: Path | str | None) -> Mapping[int, Chain]:
         return CATALOGUE
     path = Path(file)
     try:
-        document = tomllib.loads(read_text_file(path).decode())
+        document = tomllib.loads(read_text(path))
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; tomllib quotes no line of the file
         raise ValueError(f"{path}: not TOML: {error}") from None
     try:

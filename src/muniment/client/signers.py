@@ -15,7 +15,7 @@ from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature, address_of_key, is_by, personal_digest, sign
 from muniment.protocol.evm.typed_data import Struct, compile_types
 from muniment.protocol.evm.words import WORDS, Misfit
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 
 # The members of a domain in the order of EIP-712, "Definition of domainSeparator".
 _DOMAIN = {
@@ -56,7 +56,7 @@ class KeySigner:
         """The key in the variable `name`, or in the file that `NAME_FILE` names: 64 hex digits. Raises `ValueError`."""
         text = os.environ.get(name) or ""
         if file := os.environ.get(f"{name}_FILE"):
-            text = read_text_file(Path(file)).decode()
+            text = read_text(Path(file))
         digits = text.strip().removeprefix("0x")
         try:
             key = bytes.fromhex(digits)

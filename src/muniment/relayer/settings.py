@@ -23,7 +23,7 @@ from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,7 +130,7 @@ def load_relayer_settings(path: Path, environ: Mapping[str, str], *, opens_all: 
     that the file does not set is open.
     """
     try:
-        document = msgspec.convert(tomllib.loads(read_text_file(path).decode()), _Document)
+        document = msgspec.convert(tomllib.loads(read_text(path)), _Document)
     except (OSError, ValueError) as error:  # msgspec's ValidationError and TOMLDecodeError are ValueErrors
         raise RelayerSettingError(f"{path}: {error}") from error
     try:
@@ -207,7 +207,7 @@ def _chain(text: str) -> int:
 def _operator_key(path: Path) -> tuple[str, bool]:
     """The key in a file, and whether its group or others can read or change it. Raises `RelayerSettingError`."""
     try:
-        key, mode = read_text_file(path).decode().strip(), path.stat().st_mode
+        key, mode = read_text(path).strip(), path.stat().st_mode
     except (OSError, ValueError) as error:
         raise RelayerSettingError(f"relayer.operator_key_file cannot be read: {error}") from error
     if not key:

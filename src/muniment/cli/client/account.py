@@ -23,7 +23,7 @@ from muniment.cli.client.service import (
 from muniment.cli.output import Column, print_note, shape_options, show_all, show_one
 from muniment.durable import make_directory, whole_file
 from muniment.protocol.visible import visible
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 
 if TYPE_CHECKING:
     from muniment.client import Balance
@@ -186,7 +186,7 @@ def _store_for_mimic(profile: str, api_key: str) -> Path:
     make_directory(path.parent)
     kept: list[str] = []
     is_ours = False
-    for line in read_text_file(path).decode().splitlines() if path.exists() else ():
+    for line in read_text(path).splitlines() if path.exists() else ():
         if line.strip().startswith("["):
             is_ours = line.strip() == f"[{profile}]"
         if not is_ours:

@@ -24,7 +24,7 @@ from muniment.client.steps import Flow, Send
 from muniment.protocol.errors import InvalidJson
 from muniment.protocol.ipfs.cid import DAG_PB, Cid, cid_v0, cid_v1
 from muniment.protocol.json_text import parse_json
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 from muniment.tls import tls_context
 
 AUTHORIZATION: Final = "MUNIMENT_KUBO_AUTHORIZATION"
@@ -147,7 +147,7 @@ def authorization() -> str:
     text = os.environ.get(AUTHORIZATION) or ""
     if file := os.environ.get(f"{AUTHORIZATION}_FILE"):
         try:
-            text = read_text_file(Path(file)).decode().strip()
+            text = read_text(Path(file)).strip()
         except (OSError, ValueError) as error:
             raise ValueError(f"{AUTHORIZATION}_FILE must name a text file that can be read: {error}") from error
         if not text:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import KeySigner
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 
 if TYPE_CHECKING:
     from muniment.client.signers import Signer
@@ -57,7 +57,7 @@ def signer_of(spec: str, *, address: str | None = None, password: Callable[[], s
 def _password(path: Path) -> str:
     """The password of a keystore: the first line of a file, or typed."""
     if file := os.environ.get("MUNIMENT_PASSWORD_FILE"):
-        return read_text_file(Path(file), _PASSWORD_BYTES_MAX).decode().partition("\n")[0].removesuffix("\r")
+        return read_text(Path(file), _PASSWORD_BYTES_MAX).partition("\n")[0].removesuffix("\r")
     if not sys.stdin.isatty():
         raise CannotSign("the keystore needs a password: set MUNIMENT_PASSWORD_FILE")
     return getpass(f"Password of {path}: ", stream=sys.stderr)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from muniment.protocol.evm.sign_in import is_loopback, is_uri
 from muniment.service.running.limits.policies import NAMES as POLICY_NAMES, parse_policies
 from muniment.service.running.removed import REMOVED, refusal_text, value_refusal_text
-from muniment.text_files import read_text_file
+from muniment.text_files import read_text
 
 if TYPE_CHECKING:
     from muniment.service.running.limits.policies import Name as PolicyName, Policy
@@ -393,7 +393,7 @@ def load_settings(
 
 def _from_file(config: Path) -> dict[str, object]:
     try:
-        values = cast("dict[str, object]", tomllib.loads(read_text_file(config).decode()))
+        values = cast("dict[str, object]", tomllib.loads(read_text(config)))
     except (OSError, ValueError) as error:
         raise SettingError(f"{config}: {error}") from error
     known = {each.name for each in fields(Settings)}
@@ -414,7 +414,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
             values[each.name] = given
         elif path := environ.get(f"{name}_FILE"):
             try:
-                values[each.name] = read_text_file(Path(path)).decode().strip()
+                values[each.name] = read_text(Path(path)).strip()
             except (OSError, ValueError) as error:
                 raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
             if not values[each.name]:
