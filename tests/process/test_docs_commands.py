@@ -88,6 +88,7 @@ NOT_RUN = {
     "cd deploy/compose\ndocker compose --file": "Docker; tests/deploy/test_compose.py reads the files",
     "kubectl create secret": "a cluster; tests/deploy/test_kustomize.py checks the objects",
     "kubectl exec": "a cluster; tests/deploy/test_kustomize.py checks the objects",
+    "mkdir -p /etc/systemd/system/muniment.service.d": "a machine with systemd; the setting is that of any environment",
     "systemctl stop muniment": "a machine with S3; tests/deploy/test_litestream.py restores a replica",
     "apt install prometheus": "a machine; tests/deploy/test_prometheus.py runs Prometheus",
     "MUNIMENT_HOST=10.0.0.5": "settings; tests/deploy/test_scraping.py reaches /metrics",
