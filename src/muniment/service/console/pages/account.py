@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyIntent
     from muniment.service.console.beside import Beside
 
-# Of the rows of a hundred triggers, in addition to the cost of a page and of its queries.
-_HOME_UNITS: Final = 150
+# Of the rows of a hundred triggers and what came of each, in addition to the cost of a page and of its queries.
+_HOME_UNITS: Final = 900
 _WEEK_MS: Final = 7 * 86_400_000
 # Intents of the last week that the page shows, of each status of those that were not carried out.
 _SHOWN_MAX: Final = 10
