@@ -431,7 +431,6 @@ DECODERS: tuple[Decoder, ...] = (
         "the name of an input that may be an amount",
         _text(lambda text: money_of({text: "1", "token": _USDC}, {text: "uint256", "token": "address"}, _NO_TOKENS)),
         ("triggers._WORD compile",),
-        size=4_096,  # of a manifest that has few names; `money_of` looks at each name several times
         frames=(*PLAIN, (b"amount", b"")),
     ),
     Decoder(

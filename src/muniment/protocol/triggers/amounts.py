@@ -67,7 +67,7 @@ def chains_of(inputs: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, 
 
 def _is_chain(name: str) -> bool:
     """Whether a name ends in a word for a chain: `chain`, `srcChainId`, `network`."""
-    words = [each.lower() for each in _WORD.findall(name)]
+    words = _words(name)
     return bool({*words[-1:], *(words[-2:-1] if words[-1:] == ["id"] else [])} & {"chain", "network"})
 
 
@@ -86,7 +86,7 @@ def money_of(inputs: Mapping[str, Any], kinds: Mapping[str, str], catalogue: Cat
     places: dict[str, tuple[Address, tuple[int, ...]]] = {
         name: (own[name][0], (own[name][1],)) if name in own else (Address.parse(str(value)), named)
         for name, value in inputs.items()
-        if name in own or (kinds.get(name) == "address" and _words(name) & _TOKENS)
+        if name in own or (kinds.get(name) == "address" and _TOKENS.intersection(_words(name)))
     }
     pairs = _pairs(inputs, kinds, [name for name in places if kinds[name] != "TokenAmount"])
     paired = set(pairs.values())
@@ -111,6 +111,7 @@ _TOKENS: Final = frozenset({"token", "asset"})
 _AMOUNTS: Final = frozenset({"amount"})
 # 2^256 has 78 digits; a point may be among them. Python converts at most 4,300.
 _DIGITS_MAX: Final = 79
+_NAME_LENGTH_MAX: Final = 100
 # Words that tell no two amounts of a trigger apart.
 _SILENT: Final = frozenset({"min", "max", "minimum", "maximum", "address", "per", "run", "total"})
 # `minAmountOut`, `token_in`, `token0`, `USDCAmount`.
@@ -119,11 +120,12 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 def _key(name: str, wanted: frozenset[str]) -> frozenset[str]:
     """What tells a name apart from others: its words without those that are `wanted`, or silent."""
-    return _words(name) - wanted - _SILENT
+    return frozenset(_words(name)) - wanted - _SILENT
 
 
-def _words(name: str) -> frozenset[str]:
-    return frozenset(each.lower() for each in _WORD.findall(name))
+def _words(name: str) -> list[str]:
+    """The words of a name in lower case; none of one that is too long for a person to have meant them."""
+    return [each.lower() for each in _WORD.findall(name)] if len(name) <= _NAME_LENGTH_MAX else []
 
 
 def _pairs(inputs: Mapping[str, Any], kinds: Mapping[str, str], tokens: list[str]) -> dict[str, str]:
@@ -131,7 +133,9 @@ def _pairs(inputs: Mapping[str, Any], kinds: Mapping[str, str], tokens: list[str
     amounts = [
         name
         for name, value in inputs.items()
-        if kinds.get(name, "").lstrip("u").startswith("int") and _words(name) & _AMOUNTS and _integer(value) >= 0
+        if kinds.get(name, "").lstrip("u").startswith("int")
+        and _AMOUNTS.intersection(_words(name))
+        and _integer(value) >= 0
     ]
     named: dict[frozenset[str], list[str]] = {}
     for each in tokens:
