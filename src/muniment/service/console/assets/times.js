@@ -35,7 +35,7 @@ button?.addEventListener("click", () => {
   show();
 });
 setInterval(show, TICK_MS);
-// A page that comes back from the history, or from behind another one, has old words.
+// A page that comes back from the history, or was hidden by another one, has old words.
 addEventListener("pageshow", show);
 document.addEventListener("visibilitychange", show);
 
