@@ -171,7 +171,7 @@ def _resolved(folder: str, path: str) -> str:
 
 
 # A page of 25 rows takes four to ten milliseconds of CPU and has some forty kilobytes.
-COST: Final = Cost(150, sent_bytes_per_unit=1024)
+COST: Final = Cost(220, sent_bytes_per_unit=1024)
 
 Handler = Callable[..., Awaitable[Page]]
 

@@ -95,7 +95,7 @@ FILE: Final = Cost(20, sent_bytes_per_unit=64 * 1024)
 # Blocks along a path, in a CAR.
 BLOCKS: Final = Cost(36, sent_bytes_per_unit=64 * 1024)
 # A bundle is received, hashed twice and written to the disk, and its module is checked.
-UPLOAD: Final = Cost(64, received_bytes_per_unit=8 * 1024, counts_cpu=True)
+UPLOAD: Final = Cost(64, received_bytes_per_unit=5 * 1024, counts_cpu=True)
 # Two units for each listed signature, which takes 135 bytes of the body: quotes, comma and 132 characters.
 DEACTIVATION: Final = Cost(8, policy="stop", received_bytes_per_unit=135 // 2)
 BALANCES: Final = Cost(400)
