@@ -28,19 +28,20 @@ from muniment.protocol.runs.texts import Engine
 from muniment.protocol.runs.types import NewRun, NewRunOutput, RunReason
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import encode
-from muniment.relayer.caps import Caps
 from muniment.relayer.clock import RegistryClock
-from muniment.relayer.due import Due
-from muniment.relayer.event_runs import EventRuns
+from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.figures import Figures
-from muniment.relayer.following import Following
-from muniment.relayer.funds import Funds
-from muniment.relayer.journal import Entry, Journal
-from muniment.relayer.logged_ends import LoggedEnds
-from muniment.relayer.loop import Made, NotYet, Relayer
-from muniment.relayer.outbox import Publishing
-from muniment.relayer.pinning import Pins
-from muniment.relayer.publication import Publication, Published
+from muniment.relayer.journal.sqlite import Entry, Journal
+from muniment.relayer.lives.following import Following
+from muniment.relayer.lives.logged_ends import LoggedEnds
+from muniment.relayer.loop import Relayer
+from muniment.relayer.outbox.outbox import Publishing
+from muniment.relayer.outbox.publication import Publication, Published
+from muniment.relayer.runner.caps import Caps
+from muniment.relayer.runner.funds import Funds
+from muniment.relayer.runner.pinning import Pins
+from muniment.relayer.runner.results import Made, NotYet
+from muniment.relayer.schedule.due import Due
 from muniment.relayer.settings import RelayerSettings, Served
 from muniment.service.app import Application
 from muniment.service.context import Context

@@ -12,10 +12,10 @@ from relayer_world import ENGINE, MINUTE, TICK, Heard, Silent, World, intents, w
 from builders import event
 from conftest import NOW_MS
 from muniment.protocol.evm.signature import Signature
-from muniment.relayer.due import Due
-from muniment.relayer.following import Following
-from muniment.relayer.notes import skipped
-from muniment.relayer.publication import Content, Publication
+from muniment.relayer.lives.following import Following
+from muniment.relayer.outbox.publication import Content, Publication
+from muniment.relayer.runner.notes import skipped
+from muniment.relayer.schedule.due import Due
 from runs_world import event_body, relayer, run_body, stopped as stopped_body, with_intents
 
 __all__ = ["world"]

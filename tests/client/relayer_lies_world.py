@@ -18,9 +18,9 @@ from builders import cron
 from middle import Middle, before
 from muniment.client import AsyncRegistry, Bundle, Registry
 from muniment.protocol.evm.signature import Signature
-from muniment.relayer.following import Following
-from muniment.relayer.journal import Journal
-from muniment.relayer.logged_ends import LoggedEnds
+from muniment.relayer.journal.sqlite import Journal
+from muniment.relayer.lives.following import Following
+from muniment.relayer.lives.logged_ends import LoggedEnds
 from muniment.relayer.settings import Served
 from service import Service
 

@@ -15,7 +15,7 @@ from middle import Answered, Asked, Forward
 from muniment.client import Forged
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
-from muniment.relayer.following import CREATED, _subjects
+from muniment.relayer.lives.following import CREATED, _subjects
 
 __all__ = ["world"]
 

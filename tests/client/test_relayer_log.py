@@ -21,9 +21,9 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.entries import DeactivationFact, Entry
 from muniment.protocol.triggers.typed_data import deactivation_text
-from muniment.relayer import logged_ends
-from muniment.relayer.journal import Journal
-from muniment.relayer.logged_ends import LoggedEnds
+from muniment.relayer.journal.sqlite import Journal
+from muniment.relayer.lives import logged_ends
+from muniment.relayer.lives.logged_ends import LoggedEnds
 
 __all__ = ["world"]
 

@@ -17,12 +17,12 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.due import Occurrence, Plan
-from muniment.relayer.event_runs import EventRuns
-from muniment.relayer.events import ChainEvents, EventsStep, Waiting
-from muniment.relayer.following import Tracked
-from muniment.relayer.journal import Journal
-from muniment.relayer.pinning import Incomplete
+from muniment.relayer.events.chain import ChainEvents, EventsStep, Waiting
+from muniment.relayer.events.runs import EventRuns
+from muniment.relayer.journal.sqlite import Journal
+from muniment.relayer.lives.following import Tracked
+from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.schedule.due import Occurrence, Plan
 from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
 
 __all__ = ["chain", "nodal"]

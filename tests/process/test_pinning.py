@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chain import CHAIN_TESTS
-from muniment.relayer.pinning import QUIET_SECONDS, Incomplete, Pin
+from muniment.relayer.runner.pinning import QUIET_SECONDS, Incomplete, Pin
 from pinned_world import CHAIN_ID, Nodal, chain, nodal
 
 __all__ = ["chain", "nodal"]

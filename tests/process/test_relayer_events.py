@@ -26,8 +26,8 @@ from muniment.protocol.intents.types import AnyNewIntent
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.types import NewRun, NewRunOutput
 from muniment.protocol.triggers.types import Trigger
-from muniment.relayer.due import Due
-from muniment.relayer.loop import Made, NotYet
+from muniment.relayer.runner.results import Made, NotYet
+from muniment.relayer.schedule.due import Due
 from muniment.service.app import Application
 from operator_client import FAR_DEADLINE, SETTLER, operator_key
 from pinned_world import CHAIN_ID, Nodal, chain, nodal

@@ -26,9 +26,9 @@ from muniment.protocol.runs.payloads import time_payload
 from muniment.protocol.runs.texts import Engine
 from muniment.protocol.runs.types import NewRun, NewRunOutput
 from muniment.relayer.figures import Figures
-from muniment.relayer.forms import formed
-from muniment.relayer.funds import READS_MAX, Funds
-from muniment.relayer.pinning import Pins
+from muniment.relayer.runner.forms import formed
+from muniment.relayer.runner.funds import READS_MAX, Funds
+from muniment.relayer.runner.pinning import Pins
 from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
 from service import Service
 from watching_world import chains_file

@@ -20,11 +20,11 @@ from muniment.guest.sandbox import Sandbox
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.runs.types import RunToken
-from muniment.relayer.attempt import Settling
-from muniment.relayer.following import Following
-from muniment.relayer.pinning import Pins
-from muniment.relayer.running import FunctionRunning
-from muniment.relayer.settlers import Generations
+from muniment.relayer.lives.following import Following
+from muniment.relayer.runner.attempt import Settling
+from muniment.relayer.runner.pinning import Pins
+from muniment.relayer.runner.running import FunctionRunning
+from muniment.relayer.runner.settlers import Generations
 from muniment.service.app import Application
 from operator_client import SETTLER, operator_key
 from pinned_world import CHAIN_ID, Nodal, chain, nodal

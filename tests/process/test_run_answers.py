@@ -11,9 +11,9 @@ from muniment.chains.catalogue import NATIVE
 from muniment.chains.prices import StaticPrices
 from muniment.guest.types import Answer, Question
 from muniment.protocol.evm.address import Address
-from muniment.relayer.answers import Answers
-from muniment.relayer.calls import FAILED, TOO_LONG
-from muniment.relayer.pinning import Incomplete, Pins
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.calls import FAILED, TOO_LONG
+from muniment.relayer.runner.pinning import Incomplete, Pins
 from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
 
 __all__ = ["chain", "nodal"]

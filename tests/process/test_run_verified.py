@@ -23,14 +23,14 @@ from muniment.protocol.runs.texts import Engine
 from muniment.protocol.runs.types import NewRun, Run, RunAnswer, RunReason
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import decode_text, encode, iso_time
-from muniment.relayer.answers import Answers
-from muniment.relayer.attempt import Consent, Function, Settling, attempt
-from muniment.relayer.context import settlers_of
-from muniment.relayer.due import Due, Occurrence
-from muniment.relayer.pinning import Pins
-from muniment.relayer.record import recorded_run
-from muniment.relayer.settlers import Generations
-from muniment.relayer.verifying import Verification, Verifier
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.runner.context import settlers_of
+from muniment.relayer.runner.pinning import Pins
+from muniment.relayer.runner.record import recorded_run
+from muniment.relayer.runner.settlers import Generations
+from muniment.relayer.schedule.due import Due, Occurrence
+from muniment.relayer.verify.verifying import Verification, Verifier
 from pinned_world import CHAIN_ID, Nodal, chain, nodal_of
 
 __all__ = ["chain"]

@@ -7,8 +7,8 @@ import pytest
 from chain import CHAIN_TESTS
 from muniment.chains.settlers import KNOWN
 from muniment.protocol.intents.types import FIRST, SECOND
-from muniment.relayer.pinning import Incomplete
-from muniment.relayer.settlers import Generations
+from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.runner.settlers import Generations
 from pinned_world import Json, Nodal, chain, nodal
 
 __all__ = ["chain", "nodal"]

@@ -11,17 +11,17 @@ import httpx2
 from conftest import Clock
 from muniment.client import AsyncRegistry, Retry
 from muniment.protocol.runs.texts import Engine
-from muniment.relayer.caps import Caps
 from muniment.relayer.clock import RegistryClock
-from muniment.relayer.event_runs import EventRuns
+from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.figures import Figures
-from muniment.relayer.following import Following
-from muniment.relayer.funds import Funds
-from muniment.relayer.journal import Journal
-from muniment.relayer.logged_ends import LoggedEnds
+from muniment.relayer.journal.sqlite import Journal
+from muniment.relayer.lives.following import Following
+from muniment.relayer.lives.logged_ends import LoggedEnds
 from muniment.relayer.loop import Relayer, Running
-from muniment.relayer.pinning import Pins
-from muniment.relayer.publication import Publication
+from muniment.relayer.outbox.publication import Publication
+from muniment.relayer.runner.caps import Caps
+from muniment.relayer.runner.funds import Funds
+from muniment.relayer.runner.pinning import Pins
 from muniment.relayer.settings import RelayerSettings, Served
 from pinned_world import CHAIN_ID, Nodal
 

@@ -12,7 +12,7 @@ from muniment.guest.module import check_bytes
 from muniment.guest.outcomes import Stop
 from muniment.guest.questions import parse_question
 from muniment.guest.types import GuestInput
-from muniment.relayer.operations import CALL, TRANSFER, Refused, operation_data
+from muniment.relayer.runner.operations import CALL, TRANSFER, Refused, operation_data
 
 
 def _stopped(read: Callable[[str], object]) -> Callable[[bytes], object]:

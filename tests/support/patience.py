@@ -28,7 +28,7 @@ def wait_a_minute() -> None:
     limits.PROCESS_S = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - final but for busy machines
     from muniment.guest import children  # noqa: PLC0415 - it takes the limit
     from muniment.operate.doctor import examination, front  # noqa: PLC0415 - it loads the sandbox
-    from muniment.relayer import pinning  # noqa: PLC0415 - likewise
+    from muniment.relayer.runner import pinning  # noqa: PLC0415 - likewise
 
     children._END_S = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage] - likewise
     front.SECONDS_MAX = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - likewise

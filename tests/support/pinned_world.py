@@ -14,8 +14,8 @@ from muniment.chains.catalogue import Chain
 from muniment.chains.nodes import NodeLimits
 from muniment.outgoing import Outgoing
 from muniment.protocol.evm.address import Address
-from muniment.relayer.answers import Answers
-from muniment.relayer.pinning import Pins, nodes_of
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.pinning import Pins, nodes_of
 from rpc_proxy import RpcProxy
 
 CHAIN_ID = 8453

@@ -150,7 +150,7 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
     from muniment.protocol.triggers.typed_data import EVENT
     from muniment.relayer.clock import RegistryClock
     from muniment.relayer.explaining import Told, explain
-    from muniment.relayer.journal import Journal
+    from muniment.relayer.journal.sqlite import Journal
     from muniment.relayer.program import connected, own_ms
 
     clock = RegistryClock(own_ms, time.monotonic)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
     from muniment.protocol.triggers.types import Trigger
     from muniment.protocol.wire import Record
-    from muniment.relayer.trial import BlockAsked, EventAsked, Tried, Wish
+    from muniment.relayer.verify.trial import BlockAsked, EventAsked, Tried, Wish
 
 # The exit statuses of results; 1 to 5 have their meaning in every command that uses a registry.
 STATUSES: Final = {"intents": 0, "nothing": 10, "stopped": 11, "incomplete": 12}
@@ -54,7 +54,7 @@ def run(*, as_json: bool | None, folder: Path | None, **flags: Any) -> None:
     """
     import asyncio
 
-    from muniment.relayer.pinning import Incomplete
+    from muniment.relayer.runner.pinning import Incomplete
 
     _check_usage(folder, flags)
     with failures():
@@ -108,8 +108,8 @@ async def _try(folder: Path | None, flags: Mapping[str, Any]) -> tuple[str, Trie
 
     from muniment.outgoing import Outgoing
     from muniment.protocol.functions.rules import read_manifest
-    from muniment.relayer.engine import this_engine
-    from muniment.relayer.trial import Trials
+    from muniment.relayer.runner.engine import this_engine
+    from muniment.relayer.verify.trial import Trials
 
     async with opened_sandbox() as sandbox, Outgoing(allow_private=True) as outgoing:
         trigger, bundle, cid = await asyncio.to_thread(_subject, folder, flags)
@@ -124,8 +124,8 @@ async def _try(folder: Path | None, flags: Mapping[str, Any]) -> tuple[str, Trie
 
 
 def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: Mapping[str, Any]) -> Wish:
-    from muniment.relayer.attempt import Consent
-    from muniment.relayer.trial import Wish, made_up
+    from muniment.relayer.runner.attempt import Consent
+    from muniment.relayer.verify.trial import Wish, made_up
 
     if trigger is not None:
         consent = Consent.of(trigger)
@@ -139,7 +139,7 @@ def _wish(trigger: Trigger | None, cid: str, inputs: Mapping[str, str], flags: M
 
 
 def _block_asked(text: str) -> BlockAsked:
-    from muniment.relayer.trial import BlockAsked
+    from muniment.relayer.verify.trial import BlockAsked
 
     chain_id, number = _parts(text, "CHAIN:BLOCK, such as 8453:20000000", 2)
     return BlockAsked(int(chain_id), int(number))
@@ -147,7 +147,7 @@ def _block_asked(text: str) -> BlockAsked:
 
 def _event_asked(text: str) -> EventAsked:
     from muniment.protocol.evm.hex import Bytes32
-    from muniment.relayer.trial import EventAsked
+    from muniment.relayer.verify.trial import EventAsked
 
     chain_id, transaction_hash, position = _parts(text, "CHAIN:TRANSACTION:POSITION, such as 8453:0x…:0", 3)
     return EventAsked(int(chain_id), Bytes32.parse(transaction_hash), int(position))
@@ -193,7 +193,7 @@ def _members_of(record: Record) -> dict[str, Any]:
 
 def _members(cid: str, tried: Tried) -> dict[str, str]:
     from muniment.protocol.wire import moment
-    from muniment.relayer.wording import said
+    from muniment.relayer.runner.wording import said
 
     run = tried.run
     made = [(output.hash, intent) for output, intent in zip(run.outputs, tried.intents, strict=True)]

@@ -43,7 +43,7 @@ def chains_and_nodes(outgoing: Outgoing, chains_file: Path | None) -> tuple[Mapp
     import time
 
     from muniment.chains.catalogue import load_chains
-    from muniment.relayer.pinning import nodes_of
+    from muniment.relayer.runner.pinning import nodes_of
 
     chains = load_chains(settings_of(None, chains_file=chains_file).chains_file)
     return chains, nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)

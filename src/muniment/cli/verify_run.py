@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muniment.protocol.intents.types import Generation
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.verifying import Verification
+    from muniment.relayer.verify.verifying import Verification
 
 STATUSES: Final = {"same": 0, "consistent": 1, "unchecked": 1, "different": 5}
 
@@ -76,10 +76,10 @@ async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verifica
     from muniment.chains.settlers import KNOWN
     from muniment.outgoing import Outgoing
     from muniment.protocol.functions.rules import read_manifest
-    from muniment.relayer.attempt import Function
-    from muniment.relayer.pinning import Pins
-    from muniment.relayer.settlers import Generations
-    from muniment.relayer.verifying import Verifier
+    from muniment.relayer.runner.attempt import Function
+    from muniment.relayer.runner.pinning import Pins
+    from muniment.relayer.runner.settlers import Generations
+    from muniment.relayer.verify.verifying import Verifier
 
     async with opened_sandbox() as sandbox, Outgoing(allow_private=True) as outgoing:
         subject = await asyncio.to_thread(_subject, hash_, flags)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from muniment.relayer.due import agreed_now
+from muniment.relayer.schedule.due import agreed_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable

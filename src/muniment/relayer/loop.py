@@ -5,34 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.due import Due, Gap, Plan
-from muniment.relayer.following import FAILURES
-from muniment.relayer.journal import Journal, State
-from muniment.relayer.notes import missed, skipped
-from muniment.relayer.outbox import PASSING, RETRY_MS, Outbox, Publishing
-from muniment.relayer.publication import Content
-from muniment.relayer.turns import Turns
-from muniment.relayer.wakes import Wakes
+from muniment.relayer.journal.sqlite import Journal, State
+from muniment.relayer.lives.following import FAILURES
+from muniment.relayer.outbox.outbox import PASSING, RETRY_MS, Outbox, Publishing
+from muniment.relayer.outbox.publication import Content
+from muniment.relayer.runner.notes import missed, skipped
+from muniment.relayer.runner.results import Made, NotYet, Running
+from muniment.relayer.schedule.due import Due, Gap, Plan
+from muniment.relayer.schedule.turns import Turns
+from muniment.relayer.schedule.wakes import Wakes
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
-    from muniment.protocol.intents.types import AnyNewIntent
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.texts import Engine
-    from muniment.protocol.runs.types import NewRun
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.caps import Caps
     from muniment.relayer.clock import RegistryClock
-    from muniment.relayer.event_runs import EventRuns
+    from muniment.relayer.events.runs import EventRuns
     from muniment.relayer.figures import Figures
-    from muniment.relayer.following import Following
-    from muniment.relayer.funds import Funds
+    from muniment.relayer.lives.following import Following
+    from muniment.relayer.runner.caps import Caps
+    from muniment.relayer.runner.funds import Funds
     from muniment.relayer.settings import RelayerSettings
 
 # After so many failures in sequence a trigger rests: a minute, then twice as long each time, at most an hour.
@@ -49,28 +48,6 @@ _EVENTS_S: Final = 4.0
 _EVENTS_AT_ONCE: Final = 500
 
 _log = structlog.get_logger(__name__)
-
-
-class Made(NamedTuple):
-    """A run that came to a result: its record, and its intents in the registry's form."""
-
-    run: NewRun
-    intents: Sequence[AnyNewIntent]
-
-
-class NotYet(NamedTuple):
-    """A run that has no result yet: an answer is missing. `code` is a reason of `incomplete`."""
-
-    code: str
-    text: str
-
-
-class Running(Protocol):
-    """What runs a function."""
-
-    async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
-        """Run the function of a trigger. Raises the errors of the client."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,29 +16,29 @@ from muniment.chains.catalogue import load_chains
 from muniment.chains.prices import PriceApi
 from muniment.client import AsyncRegistry, Retry
 from muniment.outgoing import Outgoing
-from muniment.relayer.attempt import Settling
-from muniment.relayer.caps import Caps
 from muniment.relayer.clock import RegistryClock
-from muniment.relayer.context import settlers_of
-from muniment.relayer.engine import this_engine
-from muniment.relayer.event_runs import EventRuns
+from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.figures import Figures
-from muniment.relayer.following import Following
-from muniment.relayer.funds import Funds
-from muniment.relayer.journal import Journal
-from muniment.relayer.logged_ends import LoggedEnds
+from muniment.relayer.journal.sqlite import Journal
+from muniment.relayer.lives.following import Following
+from muniment.relayer.lives.logged_ends import LoggedEnds
 from muniment.relayer.loop import Relayer
-from muniment.relayer.outbox import Publishing
-from muniment.relayer.pinning import Pins, nodes_of
-from muniment.relayer.publication import Content, Publication, Published
-from muniment.relayer.running import FunctionRunning
-from muniment.relayer.settlers import Generations
+from muniment.relayer.outbox.outbox import Publishing
+from muniment.relayer.outbox.publication import Content, Publication, Published
+from muniment.relayer.runner.attempt import Settling
+from muniment.relayer.runner.caps import Caps
+from muniment.relayer.runner.context import settlers_of
+from muniment.relayer.runner.engine import this_engine
+from muniment.relayer.runner.funds import Funds
+from muniment.relayer.runner.pinning import Pins, nodes_of
+from muniment.relayer.runner.running import FunctionRunning
+from muniment.relayer.runner.settlers import Generations
 from muniment.tls import tls_context
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.guest.sandbox import Sandbox
-    from muniment.relayer.journal import Entry
+    from muniment.relayer.journal.sqlite import Entry
     from muniment.relayer.settings import RelayerSettings
 
 # The feed waits 25 s for an event.

@@ -15,10 +15,10 @@ from muniment.guest.types import Compiled, GuestIntent, GuestRun
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
-from muniment.relayer import attempt as attempts
-from muniment.relayer.attempt import Consent, Function, Settling
-from muniment.relayer.due import Due
-from muniment.relayer.forms import Made, formed
+from muniment.relayer.runner import attempt as attempts
+from muniment.relayer.runner.attempt import Consent, Function, Settling
+from muniment.relayer.runner.forms import Made, formed
+from muniment.relayer.schedule.due import Due
 from operation_data import BASE, RECIPIENT, USDC
 
 USER = "0x" + "aa" * 20

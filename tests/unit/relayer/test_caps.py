@@ -8,8 +8,8 @@ from typing import Any
 
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.typed_data import ONCE
-from muniment.relayer.caps import Caps
-from muniment.relayer.due import Plan
+from muniment.relayer.runner.caps import Caps
+from muniment.relayer.schedule.due import Plan
 from muniment.relayer.settings import RelayerSettings, Served
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")

@@ -14,7 +14,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
-from muniment.relayer.context import context_text, run_context, settlers_of
+from muniment.relayer.runner.context import context_text, run_context, settlers_of
 from warm_sandbox import warm_sandbox
 
 __all__ = ["warm_sandbox"]  # the fixture

@@ -13,7 +13,7 @@ from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.triggers.schedule import next_runs
 from muniment.protocol.wire import ms_of
-from muniment.relayer.due import APART_MS_MAX, Due, Gap, Occurrence, Plan, Seen, agreed_now, matches
+from muniment.relayer.schedule.due import APART_MS_MAX, Due, Gap, Occurrence, Plan, Seen, agreed_now, matches
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 MINUTE = 60_000

@@ -12,7 +12,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.types import FIRST, AnyNewIntent, NewIntent, NewOperationsIntent
-from muniment.relayer.forms import Made, formed
+from muniment.relayer.runner.forms import Made, formed
 from operation_data import BASE, DAI, OP_DAI, RECIPIENT, USDC, call_data, dynamic_call_data, swap_data, transfer_data
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")

@@ -16,8 +16,8 @@ from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
 from muniment.protocol.runs.types import TriggerType
-from muniment.relayer.due import Due, Gap, Occurrence, Seen
-from muniment.relayer.journal import Journal, JournalError, State, event_key
+from muniment.relayer.journal.sqlite import Journal, JournalError, State, event_key
+from muniment.relayer.schedule.due import Due, Gap, Occurrence, Seen
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 OTHER = Signature.parse("0x" + "12" * 64 + "1b")
@@ -206,7 +206,7 @@ def test_a_planned_run_can_be_given_up_and_no_other(journal: Journal) -> None:
 @pytest.mark.programs
 def test_one_process_writes_and_others_read(path: Path) -> None:
     opening = (
-        "import sys, pathlib\nfrom muniment.relayer.journal import Journal\n"
+        "import sys, pathlib\nfrom muniment.relayer.journal.sqlite import Journal\n"
         "with Journal.open(pathlib.Path(sys.argv[1])): pass"
     )
     with Journal.open(path) as journal:

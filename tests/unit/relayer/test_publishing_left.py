@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
-from muniment.relayer.due import Due
 from muniment.relayer.figures import Figures
-from muniment.relayer.journal import Entry, Journal, State
-from muniment.relayer.outbox import Outbox, Publishing
-from muniment.relayer.publication import Published
+from muniment.relayer.journal.sqlite import Entry, Journal, State
+from muniment.relayer.outbox.outbox import Outbox, Publishing
+from muniment.relayer.outbox.publication import Published
+from muniment.relayer.schedule.due import Due
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 # More than are published at once.

@@ -18,11 +18,11 @@ from muniment.protocol.runs.payloads import time_payload
 from muniment.protocol.runs.texts import RUN_BYTES_MAX, Engine, ReasonText
 from muniment.protocol.runs.types import NewRun, RunAnswer, RunCall, RunInput, RunToken
 from muniment.protocol.wire import encode
-from muniment.relayer.answers import Answers
-from muniment.relayer.due import Due
-from muniment.relayer.forms import Made
-from muniment.relayer.pinning import Pin, Pins
-from muniment.relayer.record import recorded_run
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.forms import Made
+from muniment.relayer.runner.pinning import Pin, Pins
+from muniment.relayer.runner.record import recorded_run
+from muniment.relayer.schedule.due import Due
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 TICK_MS = 1_795_262_400_000

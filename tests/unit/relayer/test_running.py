@@ -18,10 +18,10 @@ from muniment.protocol.runs.payloads import time_payload
 from muniment.protocol.runs.texts import Engine
 from muniment.protocol.runs.types import RunToken
 from muniment.protocol.triggers.types import Trigger
-from muniment.relayer.attempt import Settling
-from muniment.relayer.due import Due
-from muniment.relayer.loop import Made, NotYet
-from muniment.relayer.running import RUN_SECONDS_MAX, FunctionRunning
+from muniment.relayer.runner.attempt import Settling
+from muniment.relayer.runner.results import Made, NotYet
+from muniment.relayer.runner.running import RUN_SECONDS_MAX, FunctionRunning
+from muniment.relayer.schedule.due import Due
 from muniment.relayer.settings import RelayerSettings, Served
 from warm_sandbox import warm_sandbox
 

@@ -19,11 +19,11 @@ from muniment.protocol.runs.payloads import EventPayload, event_payload, time_pa
 from muniment.protocol.runs.texts import Engine
 from muniment.protocol.triggers.types import Trigger
 from muniment.protocol.wire import ms_of
-from muniment.relayer.due import Occurrence
-from muniment.relayer.forms import formed
-from muniment.relayer.pinning import Incomplete, Pins
-from muniment.relayer.trial import NO_TRIGGER, EventAsked, Trials, _due, made_up
-from muniment.relayer.wording import said
+from muniment.relayer.runner.forms import formed
+from muniment.relayer.runner.pinning import Incomplete, Pins
+from muniment.relayer.runner.wording import said
+from muniment.relayer.schedule.due import Occurrence
+from muniment.relayer.verify.trial import NO_TRIGGER, EventAsked, Trials, _due, made_up
 
 CREATED = "2026-11-20T19:48:00.123Z"
 NOON = 1_795_262_400_000  # 2026-11-21T12:00:00Z

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
-from muniment.relayer.due import Due
-from muniment.relayer.turns import Turns
+from muniment.relayer.schedule.due import Due
+from muniment.relayer.schedule.turns import Turns
 
 A, B, C = (Address.parse(f"0x{n:040x}") for n in (1, 2, 3))
 SIG = Signature.parse("0x" + "11" * 64 + "1b")

@@ -40,7 +40,7 @@ _RECORD = {
     "decode": "decode_record(NewRun.example, NewRun)",
 }
 _SHAPE = {
-    "imports": "from muniment.relayer.operations import is_cross_chain",
+    "imports": "from muniment.relayer.runner.operations import is_cross_chain",
     "decode": """is_cross_chain({
         "sourceChain": 1, "destinationChain": 1, "tokensIn": [{"token": "0x" + "11" * 20, "amount": 1}],
         "tokensOut": [{"token": "0x" + "11" * 20, "minAmount": 1, "recipient": "0x" + "11" * 20}],

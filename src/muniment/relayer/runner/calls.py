@@ -11,7 +11,7 @@ from muniment.chains.rpc import Call, Failed
 from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.hex import HexString, data_of, quantity_of
 from muniment.protocol.runs.types import RunCall
-from muniment.relayer.pinning import Pin, agreed_answer
+from muniment.relayer.runner.pinning import Pin, agreed_answer
 
 if TYPE_CHECKING:
     from msgspec import UnsetType

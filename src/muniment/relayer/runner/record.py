@@ -14,15 +14,15 @@ from muniment.protocol.runs.hashes import execution_hash
 from muniment.protocol.runs.texts import RUN_BYTES_MAX, RunLog
 from muniment.protocol.runs.types import NewRun, NewRunOutput, RunToken
 from muniment.protocol.wire import Amount, encode
-from muniment.relayer.context import run_context
-from muniment.relayer.notes import reason_of
+from muniment.relayer.runner.context import run_context
+from muniment.relayer.runner.notes import reason_of
 
 if TYPE_CHECKING:
     from muniment.guest.types import GuestRun
     from muniment.protocol.runs.texts import Engine
-    from muniment.relayer.answers import Answers
-    from muniment.relayer.due import Due
-    from muniment.relayer.forms import Made
+    from muniment.relayer.runner.answers import Answers
+    from muniment.relayer.runner.forms import Made
+    from muniment.relayer.schedule.due import Due
 
 
 def recorded_run(

@@ -15,8 +15,8 @@ from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.payloads import EventPayload
-from muniment.relayer.due import Occurrence, matches
-from muniment.relayer.pinning import Incomplete
+from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.schedule.due import Occurrence, matches
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature

@@ -16,18 +16,18 @@ from muniment.protocol.intents.lifecycle import INTENT_MOVES
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.due import Due, Gap, Occurrence
-from muniment.relayer.events import ChainEvents, Waiting
-from muniment.relayer.journal import ORPHANED
-from muniment.relayer.pinning import Incomplete
+from muniment.relayer.events.chain import ChainEvents, Waiting
+from muniment.relayer.journal.sqlite import ORPHANED
+from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.schedule.due import Due, Gap, Occurrence
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.client import AsyncRegistry
     from muniment.protocol.evm.signature import Signature
-    from muniment.relayer.following import Following, Tracked
-    from muniment.relayer.journal import Entry, Journal
-    from muniment.relayer.pinning import Pins
+    from muniment.relayer.journal.sqlite import Entry, Journal
+    from muniment.relayer.lives.following import Following, Tracked
+    from muniment.relayer.runner.pinning import Pins
 
 # How far back events are looked for, whatever the delta of a trigger: older blocks are an archive's.
 _BACK_MS_MAX: Final = 86_400_000

@@ -19,12 +19,12 @@ from muniment.protocol.errors import Refusal, UnknownPath
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.entries import DeactivationFact
-from muniment.relayer.journal import LoggedEnd
+from muniment.relayer.journal.sqlite import LoggedEnd
 
 if TYPE_CHECKING:
     from muniment.client import AsyncRegistry, Progress
     from muniment.protocol.log.entries import Entry
-    from muniment.relayer.journal import Journal
+    from muniment.relayer.journal.sqlite import Journal
 
 # A log is signed at least once a minute.
 _PAUSE_S: Final = 60.0

@@ -18,14 +18,14 @@ from muniment.protocol.runs.rules import check_event
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.schedule import last_run
 from muniment.protocol.triggers.typed_data import CRON, EVENT, check_input_names, trigger_hash, types_for
-from muniment.relayer.answers import Answers
-from muniment.relayer.attempt import Consent, Function, Settling, attempt
-from muniment.relayer.context import run_context, settlers_of
-from muniment.relayer.due import Due, Occurrence, Plan
-from muniment.relayer.notes import reason_of
-from muniment.relayer.pinning import Incomplete, Pin, Pins
-from muniment.relayer.record import recorded_run
-from muniment.relayer.settlers import Generations
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.runner.context import run_context, settlers_of
+from muniment.relayer.runner.notes import reason_of
+from muniment.relayer.runner.pinning import Incomplete, Pin, Pins
+from muniment.relayer.runner.record import recorded_run
+from muniment.relayer.runner.settlers import Generations
+from muniment.relayer.schedule.due import Due, Occurrence, Plan
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain

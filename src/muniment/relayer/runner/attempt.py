@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from muniment.guest.types import Answering, Compiled, GuestRun, inputs_of
-from muniment.relayer.context import context_text
-from muniment.relayer.forms import Made, formed, named_settlers
+from muniment.relayer.runner.context import context_text
+from muniment.relayer.runner.forms import Made, formed, named_settlers
 
 if TYPE_CHECKING:
     from muniment.guest.sandbox import Sandbox
     from muniment.protocol.evm.address import Address
     from muniment.protocol.runs.types import RunToken
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.due import Due
-    from muniment.relayer.settlers import Generations
+    from muniment.relayer.runner.settlers import Generations
+    from muniment.relayer.schedule.due import Due
 
 
 class Consent(NamedTuple):

@@ -13,7 +13,7 @@ from muniment.client.failures import Forged, NotARegistry, Unreachable
 from muniment.protocol.errors import CursorTooOld, DeactivationNotFound, Refusal, TriggerNotFound
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import Cid
-from muniment.relayer.due import Plan
+from muniment.relayer.schedule.due import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from muniment.client.flows.following import Event
     from muniment.protocol.evm.address import Address
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.journal import Journal
-    from muniment.relayer.logged_ends import LoggedEnds
+    from muniment.relayer.journal.sqlite import Journal
+    from muniment.relayer.lives.logged_ends import LoggedEnds
     from muniment.relayer.settings import Served
 
 CREATED: Final = "muniment.trigger.created"

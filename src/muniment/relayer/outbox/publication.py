@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.journal import Entry
+    from muniment.relayer.journal.sqlite import Entry
 
 # The levels of lines such as `[Warning] text`, as those of an intent's log.
 _LEVELS: Final[dict[str, LogLevel]] = {

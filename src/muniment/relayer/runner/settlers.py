@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from muniment.chains.rpc import eth_call
 from muniment.chains.settlers import GENERATION_CALLS, KNOWN
 from muniment.protocol.evm.hex import data_of
-from muniment.relayer.pinning import agreed_answer
+from muniment.relayer.runner.pinning import agreed_answer
 
 if TYPE_CHECKING:
     from muniment.chains.nodes import Node, Nodes

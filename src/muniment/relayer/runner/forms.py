@@ -31,7 +31,7 @@ from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.rules import HEAD_BYTES_MAX
 from muniment.protocol.intents.types import FIRST, AnyNewIntent, Generation, NewIntent, NewOperationsIntent
 from muniment.protocol.wire import Amount, encode
-from muniment.relayer.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, shape
+from muniment.relayer.runner.operations import CROSS_CHAIN_SWAP, SWAP, Refused, is_cross_chain, operation_data, shape
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from muniment.protocol.evm.address import Address
 from muniment.protocol.intents.types import NewIntent
 from muniment.protocol.wire import moment
-from muniment.relayer.operations import (
+from muniment.relayer.runner.operations import (
     CALL,
     CALL_FORM,
     CROSS_CHAIN_SWAP,

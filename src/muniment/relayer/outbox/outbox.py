@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from muniment.relayer.following import FAILURES
-from muniment.relayer.journal import ORPHANED, State
-from muniment.relayer.pinning import Incomplete
+from muniment.relayer.journal.sqlite import ORPHANED, State
+from muniment.relayer.lives.following import FAILURES
+from muniment.relayer.runner.pinning import Incomplete
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
-    from muniment.relayer.caps import Caps
     from muniment.relayer.clock import RegistryClock
     from muniment.relayer.figures import Figures
-    from muniment.relayer.journal import Entry, Journal
-    from muniment.relayer.publication import Published
+    from muniment.relayer.journal.sqlite import Entry, Journal
+    from muniment.relayer.outbox.publication import Published
+    from muniment.relayer.runner.caps import Caps
 
 # The pause before a run that has no answer yet, or a publication that failed, is tried again.
 RETRY_MS: Final = 5_000

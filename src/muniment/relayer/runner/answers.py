@@ -17,10 +17,10 @@ from muniment.guest.types import Answer, Question
 from muniment.protocol.evm.address import Address
 from muniment.protocol.runs.types import RunAnswer, RunBlock, RunCall, RunInput
 from muniment.protocol.wire import decode_text
-from muniment.relayer import questions
-from muniment.relayer.calls import Returned, Wanted, call_all, recorded
-from muniment.relayer.pinning import Incomplete, Pin, Pins
-from muniment.relayer.questions import Asked, Balances, Call, Price, Refused
+from muniment.relayer.runner import questions
+from muniment.relayer.runner.calls import Returned, Wanted, call_all, recorded
+from muniment.relayer.runner.pinning import Incomplete, Pin, Pins
+from muniment.relayer.runner.questions import Asked, Balances, Call, Price, Refused
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, Self
 from muniment import durable
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
-from muniment.relayer.due import Due, Gap, Occurrence, Seen
+from muniment.relayer.schedule.due import Due, Gap, Occurrence, Seen
 
 if TYPE_CHECKING:
     from pathlib import Path

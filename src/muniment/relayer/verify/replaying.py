@@ -10,12 +10,12 @@ from msgspec import UNSET, to_builtins
 
 from muniment.guest.types import Answer, Question
 from muniment.protocol.wire import encode, encode_text
-from muniment.relayer import questions
-from muniment.relayer.pinning import Incomplete
+from muniment.relayer.runner import questions
+from muniment.relayer.runner.pinning import Incomplete
 
 if TYPE_CHECKING:
     from muniment.protocol.runs.types import RunInput
-    from muniment.relayer.answers import Answers
+    from muniment.relayer.runner.answers import Answers
 
 
 class NotRecorded(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
-    from muniment.relayer.due import Due
+    from muniment.relayer.schedule.due import Due
 
 # The part of the time of all places together that one signer may take, where any signer is served.
 _SHARE: Final = 0.1

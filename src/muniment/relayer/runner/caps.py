@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.protocol.runs.reasons import is_verdict
-from muniment.relayer.due import APART_MS_MAX
+from muniment.relayer.schedule.due import APART_MS_MAX
 
 if TYPE_CHECKING:
     from muniment.client import AsyncRegistry
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.types import NewRun
-    from muniment.relayer.due import Plan
+    from muniment.relayer.schedule.due import Plan
     from muniment.relayer.settings import RelayerSettings
 
 _DAY_MS: Final = 86_400_000

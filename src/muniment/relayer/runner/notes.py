@@ -10,7 +10,7 @@ from muniment.protocol.runs.types import NewRun, RunReason
 
 if TYPE_CHECKING:
     from muniment.protocol.runs.reasons import RunReasonCode
-    from muniment.relayer.due import Due, Gap
+    from muniment.relayer.schedule.due import Due, Gap
 
 
 def missed(gap: Gap, code: RunReasonCode, engine: Engine) -> NewRun:

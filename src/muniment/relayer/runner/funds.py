@@ -19,9 +19,9 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import data_of
 from muniment.protocol.intents.types import NewIntent
 from muniment.protocol.runs.hashes import hash_of
-from muniment.relayer.calls import CALL_GAS_MAX
-from muniment.relayer.following import FAILURES
-from muniment.relayer.operations import chain_of, inputs_of
+from muniment.relayer.lives.following import FAILURES
+from muniment.relayer.runner.calls import CALL_GAS_MAX
+from muniment.relayer.runner.operations import chain_of, inputs_of
 
 if TYPE_CHECKING:
     from muniment.chains.multicall import Holding

@@ -14,11 +14,11 @@ from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.reasons import is_verdict
 from muniment.protocol.runs.rules import Terms, check_due
 from muniment.protocol.wire import ms_of
-from muniment.relayer.answers import Answers
-from muniment.relayer.attempt import Consent, Function, Settling, attempt
-from muniment.relayer.due import Due
-from muniment.relayer.pinning import Incomplete, Pin, Pins, agreed_answer
-from muniment.relayer.replaying import NotRecorded, Replaying
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.runner.pinning import Incomplete, Pin, Pins, agreed_answer
+from muniment.relayer.schedule.due import Due
+from muniment.relayer.verify.replaying import NotRecorded, Replaying
 
 if TYPE_CHECKING:
     from muniment.chains.nodes import Node
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from muniment.guest.types import GuestRun
     from muniment.protocol.runs.types import Run, RunBlock
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.forms import Made
-    from muniment.relayer.settlers import Generations
+    from muniment.relayer.runner.forms import Made
+    from muniment.relayer.runner.settlers import Generations
 
 Outcome = Literal["same", "consistent", "unchecked", "different"]
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.client.proof import read_manifest_bytes
 from muniment.protocol.runs.payloads import EventPayload, read_payload
-from muniment.relayer.answers import Answers
-from muniment.relayer.attempt import Consent, Function, Settling, attempt
-from muniment.relayer.loop import Made, NotYet
-from muniment.relayer.pinning import Incomplete
-from muniment.relayer.record import recorded_run
+from muniment.relayer.runner.answers import Answers
+from muniment.relayer.runner.attempt import Consent, Function, Settling, attempt
+from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.runner.record import recorded_run
+from muniment.relayer.runner.results import Made, NotYet
 
 if TYPE_CHECKING:
     from muniment.chains.prices import PriceSource
     from muniment.guest.sandbox import Sandbox
     from muniment.protocol.runs.texts import Engine
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.due import Due
-    from muniment.relayer.following import Following
-    from muniment.relayer.pinning import Pins
+    from muniment.relayer.lives.following import Following
+    from muniment.relayer.runner.pinning import Pins
+    from muniment.relayer.schedule.due import Due
     from muniment.relayer.settings import RelayerSettings
 
 

@@ -1,0 +1,1 @@
+"""Events on chains that make triggers due: read from nodes, planned, and taken back with a reorganisation."""

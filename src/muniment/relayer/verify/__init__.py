@@ -1,0 +1,1 @@
+"""Runs that are made again, or for once: nothing is recorded."""
