@@ -177,7 +177,7 @@ async def test_telling_of_funds_delays_and_stops_no_publication(world: World) ->
     world.told.does = lambda due: intents(1)(due) if due.sig == sig else nothing(due)
     world.at(TICK)
     async with world.relayer() as made:
-        made.funds = slow = cast("Any", Slow())
+        made.runner.funds = slow = cast("Any", Slow())
         made.outbox.publishing = heard = Heard(made.outbox.publishing)
         step = asyncio.create_task(made.once())
         while not (await world.runs(other) and await world.get("/intents", generation=2)):
@@ -362,9 +362,9 @@ async def test_a_run_that_could_not_be_planned_is_made_when_the_journal_can_be_w
             made.journal._connection.execute("PRAGMA query_only = ON")  # as a full disk
             world.at(now_ms)
             with suppress(sqlite3.OperationalError):
-                made._look(now_ms)
+                made.planner.look(now_ms)
             made.journal._connection.execute("PRAGMA query_only = OFF")
-            assert made._turns.count == 0
+            assert made.agenda.turns.count == 0
         world.at(TICK + MINUTE + 10_000)
         assert await made.once()
     for sig in sigs:

@@ -13,7 +13,8 @@ from builders import event
 from conftest import NOW_MS
 from muniment.protocol.evm.signature import Signature
 from muniment.relayer.lives.following import Following
-from muniment.relayer.outbox.publication import Content, Publication
+from muniment.relayer.outbox.publication import Publication
+from muniment.relayer.runner.content import Content
 from muniment.relayer.runner.notes import skipped
 from muniment.relayer.schedule.due import Due
 from runs_world import event_body, relayer, run_body, stopped as stopped_body, with_intents

@@ -17,11 +17,12 @@ from muniment.relayer.figures import Figures
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.lives.following import Following
 from muniment.relayer.lives.logged_ends import LoggedEnds
-from muniment.relayer.loop import Relayer, Running
+from muniment.relayer.loop import Relayer
 from muniment.relayer.outbox.publication import Publication
 from muniment.relayer.runner.caps import Caps
 from muniment.relayer.runner.funds import Funds
 from muniment.relayer.runner.pinning import Pins
+from muniment.relayer.runner.results import Running
 from muniment.relayer.settings import RelayerSettings, Served
 from pinned_world import CHAIN_ID, Nodal
 

@@ -24,9 +24,10 @@ from muniment.relayer.lives.following import Following
 from muniment.relayer.lives.logged_ends import LoggedEnds
 from muniment.relayer.loop import Relayer
 from muniment.relayer.outbox.outbox import Publishing
-from muniment.relayer.outbox.publication import Content, Publication, Published
+from muniment.relayer.outbox.publication import Publication, Published
 from muniment.relayer.runner.attempt import Settling
 from muniment.relayer.runner.caps import Caps
+from muniment.relayer.runner.content import Content
 from muniment.relayer.runner.context import settlers_of
 from muniment.relayer.runner.engine import this_engine
 from muniment.relayer.runner.funds import Funds

@@ -11,6 +11,7 @@ import structlog
 from muniment.relayer.journal.sqlite import ORPHANED, State
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.schedule.agenda import RETRY_MS
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from muniment.relayer.outbox.publication import Published
     from muniment.relayer.runner.caps import Caps
 
-# The pause before a run that has no answer yet, or a publication that failed, is tried again.
-RETRY_MS: Final = 5_000
 _PUBLISHED_AT_ONCE: Final = 8
 _PAUSE_S_MAX: Final = 60.0
 # What passes: the run, or the publication, is tried again.

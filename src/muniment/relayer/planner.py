@@ -1,0 +1,141 @@
+"""Plans the runs that are due, and notes those that are missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.journal.sqlite import Journal, State
+from muniment.relayer.runner.content import Content
+from muniment.relayer.runner.notes import missed
+from muniment.relayer.runner.rests import REST_MS_MAX, Rests, rests_until_ms
+from muniment.relayer.schedule.agenda import RETRY_MS
+from muniment.relayer.schedule.due import Due, Gap
+
+if TYPE_CHECKING:
+    from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.runs.reasons import RunReasonCode
+    from muniment.protocol.runs.texts import Engine
+    from muniment.relayer.figures import Figures
+    from muniment.relayer.lives.following import Following
+    from muniment.relayer.schedule.agenda import Agenda
+
+# Runs of events that wait at once; the others are in the journal.
+_EVENTS_AT_ONCE: Final = 500
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Planner:
+    """Looks at triggers, and brings what is due from their plans into the journal and onto the agenda."""
+
+    journal: Journal
+    following: Following
+    agenda: Agenda
+    rests: Rests
+    figures: Figures
+    engine: Engine
+    steady_s: Callable[[], float]
+    # When planned runs of events are taken up next, by the monotonic clock.
+    _events_s: float = field(default=0.0, init=False)
+
+    def see(self, sig: Signature) -> None:
+        """A trigger appeared, ended or returned."""
+        if sig in self.following.tracked:
+            self.agenda.look_at(sig, 0)
+        else:
+            self.agenda.forget(sig)
+        self.figures.show("triggers", len(self.following.tracked))
+
+    def see_events(self) -> None:
+        """Take up planned runs of events with the next look."""
+        self._events_s = 0.0
+
+    def look_again(self, due: Due, *, is_decided: bool) -> None:
+        """After a run for a tick ended: at once, or after a pause if it has no result."""
+        if due.sig not in self.following.tracked or due.kind == EVENT:
+            return
+        if is_decided:
+            self.agenda.look_at(due.sig, 0)
+        else:
+            self.agenda.look_later(due.sig, RETRY_MS)
+
+    def look(self, now_ms: int) -> None:
+        """Plan the runs that are due, and let them wait for their turns."""
+        dues: list[Due] = []
+        error: Exception | None = None
+        for sig in self.agenda.to_look_at(now_ms, self.following.tracked.keys()):
+            try:
+                if (due := self._look_at(sig, now_ms)) is not None:
+                    dues.append(due)
+            except Exception as caught:  # noqa: BLE001 - raised below; it must not keep the others from their runs
+                error = caught
+                self.agenda.look_at(sig, now_ms + RETRY_MS)
+        if dues:
+            self._plan(dues, now_ms)
+        self._take_events(now_ms)
+        self.figures.show("runs_waiting", self.agenda.turns.count)
+        if error is not None:
+            raise error
+
+    def note(self, gap: Gap, delta_ms: int, now_ms: int) -> None:
+        """Put the note of a gap into the journal; it is published with what is left."""
+        entry = self.journal.entry(gap.sig, gap.kind, gap.payload)
+        if entry is not None and entry.state is not State.PLANNED:
+            return
+        code: RunReasonCode = "overtaken" if now_ms <= gap.to_ms + delta_ms else "gap"
+        if entry is not None:
+            code = "unanswered"
+        content = Content.of(missed(gap, code, self.engine), [])
+        self.journal.note(gap, *content.bytes_and_hash(), now_ms)
+        self.figures.add("runs_total", "missed")
+        _log.warning("missed", trigger=gap.sig, ticks=gap.ticks, from_ms=gap.from_ms, to_ms=gap.to_ms, reason=code)
+        if code == "unanswered":
+            self.rests.judge(gap.sig, now_ms, is_failure=True)
+
+    def _plan(self, dues: Sequence[Due], now_ms: int) -> None:
+        try:
+            self.journal.plan(dues, now_ms)
+        except Exception:  # such as a full disk
+            for due in dues:
+                self.agenda.look_at(due.sig, now_ms + RETRY_MS)
+            raise
+        for due in dues:
+            self.agenda.wait(self.following.tracked[due.sig].trigger.signer, due)
+
+    def _take_events(self, now_ms: int) -> None:
+        """Let planned runs of events wait for their turns; those whose time is over are missed."""
+        if self.steady_s() < self._events_s:
+            return
+        self._events_s = self.steady_s() + RETRY_MS / 1_000
+        for entry in self.journal.planned_events(_EVENTS_AT_ONCE):
+            tracked, known = self.following.tracked.get(entry.sig), self.journal.known(entry.sig)
+            rests = known is not None and now_ms < known.rests_until_ms <= min(entry.until_ms, now_ms + REST_MS_MAX)
+            if self.agenda.has_event(entry.sig, entry.payload) or rests:
+                continue
+            if tracked is None:
+                self.journal.give_up(entry.due, is_decided=False)
+            elif now_ms > entry.until_ms:
+                gap = Gap(entry.sig, entry.kind, entry.payload, 1, entry.timestamp_ms, entry.timestamp_ms)
+                self.note(gap, tracked.plan.delta_ms, now_ms)
+            else:
+                self.agenda.wait(tracked.trigger.signer, entry.due)
+
+    def _look_at(self, sig: Signature, now_ms: int) -> Due | None:
+        tracked, known = self.following.tracked.get(sig), self.journal.known(sig)
+        if tracked is None or known is None or known.ended_ms is not None or self.agenda.is_busy(sig):
+            return None
+        if (until_ms := rests_until_ms(known, now_ms)) > now_ms:
+            self.agenda.look_at(sig, until_ms)
+            return None
+        look = tracked.plan.look(known.seen, now_ms)
+        if look.gap is not None:
+            self.note(look.gap, tracked.plan.delta_ms, now_ms)
+        if look.due is None and look.wake_ms is not None:
+            self.agenda.look_at(sig, look.wake_ms)
+        return look.due

@@ -1,0 +1,34 @@
+"""What becomes of a run: a result with its intents, or none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from muniment.protocol.intents.types import AnyNewIntent
+    from muniment.protocol.runs.types import NewRun
+    from muniment.protocol.triggers.types import Trigger
+    from muniment.relayer.schedule.due import Due
+
+
+class Made(NamedTuple):
+    """A run that came to a result: its record, and its intents in the registry's form."""
+
+    run: NewRun
+    intents: Sequence[AnyNewIntent]
+
+
+class NotYet(NamedTuple):
+    """A run that has no result yet: an answer is missing. `code` is a reason of `incomplete`."""
+
+    code: str
+    text: str
+
+
+class Running(Protocol):
+    """What runs a function."""
+
+    async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
+        """Run the function of a trigger. Raises the errors of the client."""
+        ...
