@@ -61,7 +61,10 @@ class Relayer:
     ask_time: Callable[[], Awaitable[object]]
     steady_s: Callable[[], float]
     places: int
-    trouble: str = field(default="the triggers have not been read yet", init=False)
+    # Why this relayer cannot work now, by what is in its way.
+    troubles: dict[str, str] = field(
+        default_factory=lambda: {"registry": "the triggers have not been read yet"}, init=False
+    )
     outbox: Outbox = field(init=False)
     planner: Planner = field(init=False)
     agenda: Agenda = field(init=False)
@@ -141,12 +144,12 @@ class Relayer:
         while True:
             try:
                 cursor = await self._begin()
-                self.trouble = ""
+                self.troubles.pop("registry", None)
                 _log.info("following", triggers=len(self.following.tracked), registry=self.settings.registry)
                 await self.following.follow(cursor)
             except FAILURES as error:
                 self.figures.fail("registry", "cannot follow the triggers", error)
-                self.trouble = f"cannot follow the triggers: {error}"
+                self.troubles["registry"] = f"cannot follow the triggers: {error}"
             except Exception as error:  # noqa: BLE001 - an error in one page must not end the others' runs
                 self.figures.fail("internal", "cannot follow the triggers", error)
             await asyncio.sleep(RETRY_MS / 1_000)
@@ -205,10 +208,10 @@ class Relayer:
             now_ms = self.clock.now_ms() if self.clock.is_fresh() else None
         self.figures.show("clocks_agree", float(now_ms is not None))
         if now_ms is None:
-            self.trouble = "this machine and the registry do not agree on the time: nothing runs"
+            self.troubles["clock"] = "this machine and the registry do not agree on the time: nothing runs"
             _log.error("nothing runs: the clocks are more than five minutes apart, or the registry is silent")
-        elif self.trouble.startswith("this machine"):
-            self.trouble = ""
+        else:
+            self.troubles.pop("clock", None)
         return now_ms
 
     def _see(self, sig: Signature) -> None:
