@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from muniment.file_members import sample_of, unknown_member, wrong_member
 from muniment.protocol.evm.address import Address
 from muniment.protocol.tokens import NATIVE
 from muniment.protocol.wire import decode_text
@@ -22,6 +23,28 @@ T = TypeVar("T")
 # Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
 MULTICALL3: Final = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
 _Text = Annotated[str, Meta(min_length=1, pattern=r"^[^\0]*$")]
+_ADDRESS_SAMPLE: Final = '"0x8be430d29a2c5692f9345a28506b849C6a99eDaA"'
+# What may be written for each member of a chains file.
+SAMPLES: Final = {
+    "chains": "a table [[chains]] with id, and with what differs from the catalogue",
+    "chains.id": "id = 8453, a chain id of EIP-155",
+    "chains.name": 'name = "Base"',
+    "chains.rpc_urls": 'rpc_urls = ["https://mainnet.base.org"], a list of URLs of nodes',
+    "chains.settler": f"settler = {_ADDRESS_SAMPLE}, the address of a settlement contract",
+    "chains.settlers": f"settlers = [{_ADDRESS_SAMPLE}], addresses of settlement contracts, the newest first",
+    "chains.proposal_signers": f"proposal_signers = [{_ADDRESS_SAMPLE}], a list of addresses",
+    "chains.settler_block": "settler_block = 45000000, a block number",
+    "chains.confirmations": "confirmations = 3, a whole number from 0 to 10000",
+    "chains.multicall3": f'multicall3 = "{MULTICALL3}", an address',
+    "chains.native_symbol": 'native_symbol = "ETH"',
+    "chains.native_decimals": "native_decimals = 18, a whole number from 0 to 255",
+    "chains.native_logo": 'native_logo = "https://example.org/eth.svg"',
+    "chains.token_lists": 'token_lists = ["tokens.json"], a list of files or URLs',
+    "chains.feeds": 'feeds = {"0x… (a token)" = {feed = "0x…", heartbeat = 3600}}, with seconds up to 30 days',
+    "chains.price_slug": 'price_slug = "base", the name at DefiLlama',
+    "chains.block_tag": 'block_tag = "latest", "safe" or "finalized"',
+    "chains.explorer_url": 'explorer_url = "https://basescan.org"',
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +132,15 @@ def load_chains(file: Path | str | None) -> Mapping[int, Chain]:
     """The catalogue, changed by a chains file, if one is named: TOML with `[[chains]]` tables of `Chain`'s members.
 
     A member that the file leaves out keeps its value from the catalogue. Paths of token lists are relative to the
-    file. Raises `ValueError` that names the file and the member but no value, and `OSError` for an unreadable file.
+    file. Raises `ValueError` that names the file and the member but no value, also for an unreadable file.
     """
     if not file:
         return CATALOGUE
     path = Path(file)
     try:
         document = tomllib.loads(read_text(path))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; `chains_file` names the chains file") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; tomllib quotes no line of the file
         raise ValueError(f"{path}: not TOML: {error}") from None
     try:
@@ -131,7 +156,7 @@ class _Feed(msgspec.Struct, forbid_unknown_fields=True):
 
 def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chain]:
     for name in document.keys() - {"chains"}:
-        raise ValueError(f"{name} is unknown; chains are [[chains]] tables")
+        raise ValueError(unknown_member(name, SAMPLES))
     chains, given = dict(CATALOGUE), set[int]()
     for number, table in enumerate(_read(document.get("chains", []), list[dict[str, Any]], "chains")):
         chain = _merged(chains, table, f"chains[{number}]", directory)
@@ -148,12 +173,12 @@ def _merged(known: Mapping[int, Chain], table: dict[str, Any], where: str, direc
             raise ValueError(f"{where}.settler: settler and settlers are both given: use one of them")
         table["settlers"] = [_read(table.pop("settler"), Address, f"{where}.settler")]
     for name in table.keys() - {each.name for each in fields(Chain)}:
-        raise ValueError(f"{where}.{name}: unknown member")
+        raise ValueError(unknown_member(f"{where}.{name}", SAMPLES))
     feeds = _feeds(_read(table.get("feeds", {}), dict[str, Any], f"{where}.feeds"), f"{where}.feeds")
     # The file may leave the name out for a chain of the catalogue.
     given = _read({"name": "unknown", **table, "feeds": {}}, Chain, where)
     if given.id not in known and "name" not in table:
-        raise ValueError(f"{where}.name: a chain that is not in the catalogue needs a name")
+        raise ValueError(f"{where}.name is missing: a chain that is not in the catalogue needs a name")
     for name, addresses in (("settlers", given.settlers), ("proposal_signers", given.proposal_signers)):
         if len(set(addresses)) != len(addresses):
             raise ValueError(f"{where}.{name}: an address is given twice")
@@ -178,7 +203,7 @@ def _check_url(url: str, where: str) -> None:
     except ValueError:
         well_formed = False
     if not well_formed or "\0" in url:
-        raise ValueError(f"{where}: expected an http or https URL")
+        raise ValueError(f"{where} is no http or https URL: write {sample_of(where, SAMPLES)}")
 
 
 def _explorer_url(url: str, where: str) -> str:
@@ -186,7 +211,7 @@ def _explorer_url(url: str, where: str) -> str:
     _check_url(url, where)
     parts = urlsplit(url)
     if parts.query or parts.fragment or parts.username is not None or url.endswith(("?", "#")):
-        raise ValueError(f"{where}: expected a URL without a user name, a query and a fragment")
+        raise ValueError(f"{where} has a user name, a query or a fragment: write the URL without it")
     return url.rstrip("/")
 
 
@@ -204,5 +229,4 @@ def _read(value: object, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, kind, dec_hook=decode_text)
     except msgspec.ValidationError as error:
-        detail, _, path = str(error).rpartition(" - at `$")
-        raise ValueError(f"{where}{path.rstrip('`')}: {detail}" if detail else f"{where}: {path}") from None
+        raise ValueError(wrong_member(error, SAMPLES, where)) from None

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from muniment.client.flows.session import checked_url
+from muniment.file_members import wrong_member
 from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import Cid
@@ -39,6 +41,25 @@ _LISTS: Final = ("signers", "functions", "chains")
 _Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 # Digits of a uint256, as `executionFeeLimit` has them.
 _Fee = Annotated[str, Meta(pattern=r"\A(0|[1-9][0-9]{0,77})\Z")]
+# What may be written for each member of the file.
+SAMPLES: Final = {
+    "relayer": "a table [relayer] with registry, signers, functions and chains",
+    "relayer.registry": 'registry = "https://registry.example.org", the URL of a registry',
+    "relayer.operator_key_file": 'operator_key_file = "operator.key", a file beside this one',
+    "relayer.state": 'state = "relayer.db", the file of the journal',
+    "relayer.protocol": 'protocol = "Mimic", the name under which the registry\'s triggers are signed',
+    "relayer.chains_file": 'chains_file = "chains.toml", a file beside this one',
+    "relayer.signers": 'signers = ["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"], a list of addresses, or ["*"]',
+    "relayer.functions": 'functions = ["QmQWmG3opiSLrj9k5bGu3LZ8gkwUU6MxrinaSQr6rKv51V"], a list of CIDs, or ["*"]',
+    "relayer.chains": 'chains = [8453], a list of chain ids, or ["*"]',
+    "relayer.runs_per_trigger_and_day_max": f"a whole number from 1, such as {RUNS_PER_TRIGGER_AND_DAY_MAX}",
+    "relayer.intents_per_day_max": f"a whole number from 1, such as {INTENTS_PER_DAY_MAX}",
+    "relayer.health_port": "health_port = 9108, a port on 127.0.0.1; 0 takes a free one",
+    "price": 'a table [price] with source = "chainlink", "api" or "off"',
+    "price.source": 'source = "chainlink", "api" or "off"',
+    "price.url": 'url = "https://coins.llama.fi", with source = "api"',
+    "fees": 'a table [fees] with "*" or CIDs, such as "*" = "10000000000000000" for 0.01 US dollars a run',
+}
 
 
 class RelayerSettingError(ValueError):
@@ -131,8 +152,12 @@ def load_relayer_settings(path: Path, environ: Mapping[str, str], *, opens_all: 
     """
     try:
         document = msgspec.convert(tomllib.loads(read_text(path)), _Document)
-    except (OSError, ValueError) as error:  # msgspec's ValidationError and TOMLDecodeError are ValueErrors
-        raise RelayerSettingError(f"{path}: {error}") from error
+    except msgspec.ValidationError as error:
+        raise RelayerSettingError(f"{path}: {wrong_member(error, SAMPLES)}") from None
+    except OSError as error:
+        raise RelayerSettingError(f"{path}: {error.strerror}; --config names the file of a relayer") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        raise RelayerSettingError(f"{path}: not TOML: {error}") from error
     try:
         settings = _settings(document, path.parent, opens_all=opens_all)
     except (Refusal, ValueError) as error:
@@ -153,7 +178,7 @@ def _settings(document: _Document, directory: Path, *, opens_all: bool) -> Relay
     if (document.price.source == "api") is not bool(document.price.url):
         raise ValueError('price.url is the base URL of a price API: it belongs to source = "api", and to no other')
     return RelayerSettings(
-        registry=given.registry,
+        registry=_registry(given.registry),
         served=_served(given, opens_all=opens_all),
         state=directory / given.state,
         protocol=given.protocol,
@@ -164,8 +189,22 @@ def _settings(document: _Document, directory: Path, *, opens_all: bool) -> Relay
         price_source=document.price.source,
         price_url=document.price.url,
         fee=int(document.fees.get(ANY, 0)),
-        fees={_digest(cid): int(fee) for cid, fee in document.fees.items() if cid != ANY},
+        fees={_digest_of_fee(cid): int(fee) for cid, fee in document.fees.items() if cid != ANY},
     )
+
+
+def _registry(url: str) -> str:
+    try:
+        return checked_url(url)
+    except ValueError as error:
+        raise ValueError(f"relayer.registry: {error}; write {SAMPLES['relayer.registry']}") from None
+
+
+def _digest_of_fee(cid: str) -> bytes:
+    try:
+        return _digest(cid)
+    except Refusal as refusal:
+        raise ValueError(f"fees.{cid}: {refusal.detail}; write {SAMPLES['fees']}") from None
 
 
 def _served(given: _Relayer, *, opens_all: bool) -> Served:
@@ -191,7 +230,7 @@ def _entries(name: str, entries: Sequence[str | int], parse: Callable[[str], T])
     try:
         return frozenset(parse(str(each)) for each in entries)
     except (Refusal, ValueError) as error:
-        raise ValueError(f"relayer.{name}: {error}") from error
+        raise ValueError(f"relayer.{name}: {error}; write {SAMPLES[f'relayer.{name}']}") from error
 
 
 def _digest(text: str) -> bytes:

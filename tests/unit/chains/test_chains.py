@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from muniment.chains.catalogue import CATALOGUE, MULTICALL3, NATIVE, Chain, load_chains
+from muniment.chains.catalogue import CATALOGUE, MULTICALL3, NATIVE, SAMPLES, Chain, load_chains
 from muniment.chains.multicall import _READER
 from muniment.protocol.evm.address import Address
 
@@ -103,22 +104,22 @@ def test_the_catalogue_has_both_generations_of_settlers() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("chains = 1", "chains: Expected `array`, got `int`"),
-        ("chains = [1]", "chains[0]: Expected `object`, got `int`"),
-        ("chain = []", "chain is unknown"),
-        ("[[chains]]\nname = 'x'", "chains[0]: Object missing required field `id`"),
-        ("[[chains]]\nid = true", "chains[0].id: Expected `int`, got `bool`"),
-        ("[[chains]]\nid = 0", "chains[0].id: Expected `int` >= 1"),
-        ("[[chains]]\nid = 31337", "chains[0].name: a chain that is not in the catalogue needs a name"),
+        ("chains = 1", "chains is wrong: write a table [[chains]]"),
+        ("chains = [1]", "chains[0] is wrong: write a table [[chains]]"),
+        ("chain = []", "chain is unknown: write a table [[chains]]"),
+        ("[[chains]]\nname = 'x'", "chains[0].id is missing: write id = 8453"),
+        ("[[chains]]\nid = true", "chains[0].id is wrong: write id = 8453"),
+        ("[[chains]]\nid = 0", "chains[0].id is wrong: write id = 8453"),
+        ("[[chains]]\nid = 31337", "chains[0].name is missing: a chain that is not in the catalogue needs a name"),
         ("[[chains]]\nid = 1\n[[chains]]\nid = 1", "chains[1].id: chain 1 is given twice"),
-        ("[[chains]]\nid = 1\nrpc_url = 'https://s3cr3t'", "chains[0].rpc_url: unknown member"),
-        ("[[chains]]\nid = 1\nrpc_urls = 'https://s3cr3t'", "chains[0].rpc_urls: Expected `array`, got `str`"),
-        ("[[chains]]\nid = 1\nrpc_urls = ['s3cr3t.example']", "chains[0].rpc_urls[0]: expected an http or https URL"),
-        ("[[chains]]\nid = 1\nrpc_urls = ['wss://s3cr3t']", "chains[0].rpc_urls[0]: expected an http or https URL"),
-        ("[[chains]]\nid = 1\nrpc_urls = ['http://s3cr3t:x']", "chains[0].rpc_urls[0]: expected an http or https URL"),
+        ("[[chains]]\nid = 1\nrpc_url = 'https://s3cr3t'", "chains[0].rpc_url is unknown: write rpc_urls = ["),
+        ("[[chains]]\nid = 1\nrpc_urls = 'https://s3cr3t'", "chains[0].rpc_urls is wrong: write rpc_urls = ["),
+        ("[[chains]]\nid = 1\nrpc_urls = ['s3cr3t.example']", "chains[0].rpc_urls[0] is no http or https URL: write"),
+        ("[[chains]]\nid = 1\nrpc_urls = ['wss://s3cr3t']", "chains[0].rpc_urls[0] is no http or https URL: write"),
+        ("[[chains]]\nid = 1\nrpc_urls = ['http://s3cr3t:x']", "chains[0].rpc_urls[0] is no http or https URL: write"),
         ("[[chains]]\nid = 1\nsettler = '0x12'", "chains[0].settler: an address is"),
         ("[[chains]]\nid = 1\nsettler = ''", "chains[0].settler: an address is"),
-        ("[[chains]]\nid = 1\nsettlers = '0x12'", "chains[0].settlers: Expected `array`, got `str`"),
+        ("[[chains]]\nid = 1\nsettlers = '0x12'", "chains[0].settlers is wrong: write settlers = ["),
         ("[[chains]]\nid = 1\nsettlers = ['0x12']", "chains[0].settlers[0]: an address is"),
         (f"[[chains]]\nid = 1\nsettlers = {[OLD, OLD]}", "chains[0].settlers: an address is given twice"),
         (f"[[chains]]\nid = 1\nsettlers = []\nsettler = '{OLD}'", "chains[0].settler: settler and settlers"),
@@ -126,28 +127,37 @@ def test_the_catalogue_has_both_generations_of_settlers() -> None:
             "[[chains]]\nid = 1\nproposal_signers = [1]",
             "chains[0].proposal_signers[0]: expected a string, got an integer",
         ),
-        ("[[chains]]\nid = 1\nnative_decimals = 256", "chains[0].native_decimals: Expected `int` <= 255"),
-        (
-            "[[chains]]\nid = 1\nblock_tag = 'pending'",
-            "chains[0].block_tag: Expected `str` matching regex '^(latest|safe|finalized)",
-        ),
-        ("[[chains]]\nid = 1\nfeeds = []", "chains[0].feeds: Expected `object`, got `array`"),
+        ("[[chains]]\nid = 1\nnative_decimals = 256", "chains[0].native_decimals is wrong: write native_decimals = 18"),
+        ("[[chains]]\nid = 1\nblock_tag = 'pending'", "chains[0].block_tag is wrong: write block_tag = "),
+        ("[[chains]]\nid = 1\nfeeds = []", "chains[0].feeds is wrong: write feeds = {"),
         (
             f"[[chains]]\nid = 1\nfeeds = {{{OLD} = {{feed = 's3cr3t', heartbeat = 9}}}}",
             f"feeds.{OLD}.feed: an address is",
         ),
         (f"[[chains]]\nid = 1\nfeeds = {{x = {{feed = '{OLD}', heartbeat = 9}}}}", "chains[0].feeds.x: an address is"),
-        ("[[chains]]\nid = []", "chains[0].id: Expected `int`, got `array`"),
-        ("[[chains]]\nid = 1\nfeeds = {x = 1}", "chains[0].feeds.x: Expected `object`, got `int`"),
-        ("[[chains]]\nid = 1\nexplorer_url = 7", "chains[0].explorer_url: Expected `str | null`, got `int`"),
+        ("[[chains]]\nid = []", "chains[0].id is wrong: write id = 8453"),
+        ("[[chains]]\nid = 1\nfeeds = {x = 1}", "chains[0].feeds.x is wrong: write feeds = {"),
+        ("[[chains]]\nid = 1\nexplorer_url = 7", "chains[0].explorer_url is wrong: write explorer_url = "),
         (
             "[[chains]]\nid = 1\nexplorer_url = 's3cr3t.example'",
-            "chains[0].explorer_url: expected an http or https URL",
+            "chains[0].explorer_url is no http or https URL: write explorer_url = ",
         ),
-        ("[[chains]]\nid = 1\nexplorer_url = 'https://a.example/?key=s3cr3t'", "explorer_url: expected a URL without"),
-        ("[[chains]]\nid = 1\nexplorer_url = 'https://a.example/#s3cr3t'", "explorer_url: expected a URL without"),
-        ("[[chains]]\nid = 1\nexplorer_url = 'https://a.example/?'", "explorer_url: expected a URL without"),
-        ("[[chains]]\nid = 1\nexplorer_url = 'https://s3cr3t@a.example'", "explorer_url: expected a URL without"),
+        (
+            "[[chains]]\nid = 1\nexplorer_url = 'https://a.example/?key=s3cr3t'",
+            "explorer_url has a user name, a query or a fragment",
+        ),
+        (
+            "[[chains]]\nid = 1\nexplorer_url = 'https://a.example/#s3cr3t'",
+            "explorer_url has a user name, a query or a fragment",
+        ),
+        (
+            "[[chains]]\nid = 1\nexplorer_url = 'https://a.example/?'",
+            "explorer_url has a user name, a query or a fragment",
+        ),
+        (
+            "[[chains]]\nid = 1\nexplorer_url = 'https://s3cr3t@a.example'",
+            "explorer_url has a user name, a query or a fragment",
+        ),
         ("not toml s3cr3t", "not TOML"),
     ],
 )
@@ -158,6 +168,16 @@ def test_the_message_about_a_wrong_file_names_the_member_and_no_key(tmp_path: Pa
     assert told in str(refusal.value)
     assert str(path) in str(refusal.value)
     assert "s3cr3t" not in str(refusal.value)
+
+
+def test_a_file_that_is_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"absent\.toml: No such file or directory; `chains_file` names"):
+        load_chains(tmp_path / "absent.toml")
+
+
+def test_each_member_of_a_chain_has_a_sample() -> None:
+    names = {each.name for each in dataclasses.fields(Chain)} | {"settler"}
+    assert SAMPLES.keys() == {"chains", *(f"chains.{name}" for name in names)}
 
 
 def test_the_reader_that_ships_is_the_one_whose_source_is_kept() -> None:

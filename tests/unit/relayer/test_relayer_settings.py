@@ -10,7 +10,14 @@ import pytest
 
 from muniment.protocol.evm.address import Address
 from muniment.protocol.triggers.types import Trigger
-from muniment.relayer.settings import RelayerSettingError, RelayerSettings, load_relayer_settings
+from muniment.relayer.settings import (
+    SAMPLES,
+    RelayerSettingError,
+    RelayerSettings,
+    _Price,
+    _Relayer,
+    load_relayer_settings,
+)
 
 SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 CID = "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"
@@ -73,19 +80,21 @@ def test_any_opens_the_lists_that_are_not_set(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("x", "relayer.toml"),
-        ("[relayer]\n", "registry"),
-        (HEAD + LISTS + "sginers = []\n", "sginers"),
-        (HEAD + LISTS + "intents_per_day_max = 0\n", "intents_per_day_max"),
-        (HEAD + LISTS + "health_port = 65536\n", "health_port"),
+        ("[relayer]\n", 'relayer.registry is missing: write registry = "https://'),
+        ('[relayer]\nregistry = "ftp://a"\n', "relayer.registry: the URL of a service has the form"),
+        ("x = 1\n" + HEAD, "x is unknown; known are relayer, price, fees"),
+        (HEAD + LISTS + "sginers = []\n", "relayer.sginers is unknown: write signers = ["),
+        (HEAD + LISTS + "intents_per_day_max = 0\n", "relayer.intents_per_day_max is wrong: write a whole number"),
+        (HEAD + LISTS + "health_port = 65536\n", "relayer.health_port is wrong: write health_port = 9108"),
         (HEAD + LISTS.replace(SIGNER.lower(), "0x12"), "relayer.signers: "),
         (HEAD + LISTS.replace(CID, "Qm"), "relayer.functions: "),
         (HEAD + LISTS.replace("8453", '"base"'), "relayer.chains: 'base' is not a chain id"),
         (HEAD + LISTS.replace("8453", '8453, "*"'), "other entries"),
-        (HEAD + LISTS + '[price]\nsource = "oracle"\n', "oracle"),
+        (HEAD + LISTS + '[price]\nsource = "oracle"\n', 'price.source is wrong: write source = "chainlink"'),
         (HEAD + LISTS + '[price]\nsource = "api"\n', "price.url"),
         (HEAD + LISTS + '[price]\nurl = "https://prices.example"\n', "price.url"),
-        (HEAD + LISTS + '[fees]\n"*" = "-1"\n', "fees"),
-        (HEAD + LISTS + '[fees]\nQm = "1"\n', "CID"),
+        (HEAD + LISTS + '[fees]\n"*" = "-1"\n', "fees is wrong: write a table [fees]"),
+        (HEAD + LISTS + '[fees]\nQm = "1"\n', "fees.Qm: neither a CIDv0"),
         (HEAD + LISTS + 'operator_key_file = "missing"\n', "operator_key_file cannot be read"),
     ],
 )
@@ -93,6 +102,12 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(RelayerSettingError) as refusal:
         load(tmp_path, text)
     assert why in str(refusal.value)
+
+
+def test_each_setting_has_a_sample() -> None:
+    tables = {"relayer": _Relayer, "price": _Price}
+    names = {f"{table}.{name}" for table, kind in tables.items() for name in kind.__struct_fields__}
+    assert SAMPLES.keys() == names | {"relayer", "price", "fees"}
 
 
 def test_the_key_is_in_a_file_beside_or_in_the_environment_and_is_never_shown(tmp_path: Path) -> None:
