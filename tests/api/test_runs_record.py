@@ -159,7 +159,7 @@ async def test_notes_are_neither_counted_nor_compared(trigger: dict[str, Any], f
     assert (found["status"], found["validations"], found["conflicts"]) == ("pending", 0, [])
 
 
-async def test_a_cap_is_noted_once_an_hour(
+async def test_that_runs_are_skipped_is_noted_once_an_hour(
     client: httpx2.AsyncClient, clock: Clock, first: Relayer, second: Relayer
 ) -> None:
     trigger = await registered(client, config={"type": 0, "schedule": "* * * * *", "delta": "10m", "endDate": 0})
@@ -170,7 +170,8 @@ async def test_a_cap_is_noted_once_an_hour(
         return (await by.record(run_body(trigger, clock.now_ms, **skipped(code))))["timestamp"]
 
     assert [await note(first, n) for n in (0, 1, 59)] == [start] * 3
-    assert await note(first, 1, "intent-cap") == start
+    for code in ("intent-cap", "not-configured", "too-busy"):
+        assert await note(first, 1, code) == start
     assert await note(first, 2, "fee-limit") == start + 2 * MINUTE
     assert await note(second, 3) == start + 3 * MINUTE
     assert await note(first, 60) == start + 60 * MINUTE

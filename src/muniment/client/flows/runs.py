@@ -16,7 +16,7 @@ from muniment.client.steps import Flow, Send
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.hashes import hash_of
-from muniment.protocol.runs.reasons import CAPS, is_verdict
+from muniment.protocol.runs.reasons import HOURLY, is_verdict
 from muniment.protocol.runs.types import TRIGGER_SIGS_MAX, Orphaning, Run
 from muniment.protocol.wire import encode
 
@@ -88,7 +88,7 @@ def record(session: Session, new: NewRun) -> Flow[Run]:
     send = Send("POST", "/executions", encode(new), {**POSTED, **session.operator_headers()})
     run = decode((yield from session.answered(send)), Run)
     check_same(run.trigger_sig, new.trigger_sig, "trigger")
-    if not (_tells_of_cap(new) and _tells_of_cap(run)):
+    if not (_is_hourly(new) and _is_hourly(run)):
         check_same((run.trigger_type, run.trigger_data), (new.trigger_type, new.trigger_data), "cause")
         if _is_verdict(new) or not _is_verdict(run):
             check_same(run.hash, "0x" + hash_of(new).hex(), "run")
@@ -117,8 +117,8 @@ def _is_verdict(run: NewRun | Run) -> bool:
     return is_verdict(run.result, run.reason.code if run.reason else None)
 
 
-def _tells_of_cap(run: NewRun | Run) -> bool:
-    return bool(run.reason) and run.reason.code in CAPS
+def _is_hourly(run: NewRun | Run) -> bool:
+    return bool(run.reason) and run.reason.code in HOURLY
 
 
 def _check(session: Session, run: Run) -> None:

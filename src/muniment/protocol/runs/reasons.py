@@ -33,8 +33,8 @@ StopReason = StopVerdict | StopNote
 RunReasonCode = Annotated[
     Literal[
         StopVerdict, StopNote,
-        "gap", "overtaken", "unanswered",
-        "fee-limit", "run-cap", "intent-cap", "ended", "deadline", "other-block", "not-allowed",
+        "gap", "overtaken", "resting", "too-late", "unanswered",
+        "fee-limit", "run-cap", "intent-cap", "not-configured", "too-busy", "ended", "other-block", "not-allowed",
         "no-block", "no-answer", "nodes-differ",
     ],
     Meta(description="Why there are no intents", examples=["abort"]),
@@ -76,17 +76,21 @@ REASONS: Final[Mapping[RunResult, Mapping[RunReasonCode, str]]] = MappingProxyTy
         "missed": MappingProxyType(
             {
                 "gap": "no relayer of this operator ran then",
-                "overtaken": "several runs were due at once, and only the newest was made",
+                "overtaken": "an earlier run sent intents meanwhile, or more than ten runs were due at once",
+                "resting": "the trigger rested after failures",
+                "too-late": "it was too late for the deadline that the function gives its intents",
                 "unanswered": "the answers came too late for the trigger's delta",
+                "nodes-differ": "nodes did not agree that the event happened",
             }
         ),
         "skipped": MappingProxyType(
             {
                 "fee-limit": "the fee of this operator is above the trigger's executionFeeLimit",
                 "run-cap": "the trigger reached this operator's daily limit of runs",
-                "intent-cap": "this operator reached its daily limit of intents, in all or for the signer",
+                "intent-cap": "this operator reached its daily limit of intents: of the trigger, its signer, or all",
+                "not-configured": "this operator is not set up to answer a question of the function",
+                "too-busy": "the events are more than this operator reads for the trigger or its signer",
                 "ended": "the trigger was deactivated",
-                "deadline": "the deadline of an intent had passed",
                 "other-block": "the same event was in another block, and an intent for it was submitted",
                 "not-allowed": "this operator does not serve the signer, the function or the chain",
             }
@@ -101,7 +105,7 @@ REASONS: Final[Mapping[RunResult, Mapping[RunReasonCode, str]]] = MappingProxyTy
     }
 )
 # Notes that an operator records once an hour of each trigger.
-CAPS: Final = ("run-cap", "intent-cap")
+HOURLY: Final = ("run-cap", "intent-cap", "not-configured", "too-busy")
 _VERDICTS: Final = ("intents", "nothing", "stopped")
 
 

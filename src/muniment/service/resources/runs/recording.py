@@ -16,7 +16,7 @@ from muniment.protocol.errors import InvalidRun, RunNotFound, TooManyVerdicts
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.payloads import EventPayload, read_payload
-from muniment.protocol.runs.reasons import CAPS
+from muniment.protocol.runs.reasons import HOURLY
 from muniment.protocol.runs.types import LOGS_SHOWN, RecordedRun, RunBlock, RunDetail
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.protocol.wire import decode_text, encode, iso_time
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # source gives another answer each time; more would only fill the disk and the conflicts of other runs.
 VERDICTS_MAX: Final = 8
 # At a cap, an operator needs to say so once in this time.
-_CAP_NOTE_MS: Final = 60 * 60 * 1000
+_HOUR_MS: Final = 60 * 60 * 1000
 # The relayer in the runs of an operator without an address.
 NOBODY: Final = bytes(20)
 _CAUSE: Final = "trigger_seq = ? AND payload_hash = ?"
@@ -92,7 +92,7 @@ async def record(tx: Transaction, sent: Sent) -> Recording:
     runs = known.verdicts if checked.is_verdict else known.notes
     if (seq := runs.get(checked.hash)) is not None:
         return await _join(tx, sent, seq)
-    if not checked.is_verdict and (seq := await _told_of_cap(tx, sent)) is not None:
+    if not checked.is_verdict and (seq := await _told_within_the_hour(tx, sent)) is not None:
         return Recording(seq, is_new=False)
     sent.admit()
     if checked.is_verdict:
@@ -153,17 +153,17 @@ async def _check_count(tx: Transaction, sent: Sent) -> None:
         )
 
 
-async def _told_of_cap(tx: Transaction, sent: Sent) -> int | None:
-    """The note by which the operator said within the hour that the trigger is at a cap."""
+async def _told_within_the_hour(tx: Transaction, sent: Sent) -> int | None:
+    """The note by which the operator said within the hour that runs of the trigger are skipped."""
     reason = sent.checked.new.reason
-    if reason is None or reason.code not in CAPS:
+    if reason is None or reason.code not in HOURLY:
         return None
     rows = await tx.fetch(
         f"""SELECT seq FROM runs JOIN run_records ON run_seq = seq
             WHERE trigger_seq = ? AND result = 'skipped' AND runs.created_at_ms > ?
-              AND reason IN ({placeholders(len(CAPS))}) AND operator = ?
+              AND reason IN ({placeholders(len(HOURLY))}) AND operator = ?
             ORDER BY seq DESC LIMIT 1""",
-        (sent.trigger_seq, sent.now_ms - _CAP_NOTE_MS, *CAPS, sent.caller.name),
+        (sent.trigger_seq, sent.now_ms - _HOUR_MS, *HOURLY, sent.caller.name),
     )
     return rows[0][0] if rows else None
 
