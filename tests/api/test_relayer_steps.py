@@ -177,7 +177,7 @@ async def test_telling_of_funds_delays_and_stops_no_publication(world: World) ->
     world.told.does = lambda due: intents(1)(due) if due.sig == sig else nothing(due)
     world.at(TICK)
     async with world.relayer() as made:
-        made.runner.funds = slow = cast("Any", Slow())
+        made.funds = slow = cast("Any", Slow())
         made.outbox.publishing = heard = Heard(made.outbox.publishing)
         step = asyncio.create_task(made.once())
         while not (await world.runs(other) and await world.get("/intents", generation=2)):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.relayer.journal.sqlite import Journal, State
+from muniment.relayer.ledger import Ledger
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.outbox.outbox import PASSING, Outbox, Publishing
 from muniment.relayer.planner import Planner
-from muniment.relayer.runner.rests import Rests
+from muniment.relayer.runner.results import GivenUp, Made, NotYet
 from muniment.relayer.runner.runner import Runner
 from muniment.relayer.schedule.agenda import RETRY_MS, Agenda
 from muniment.relayer.schedule.turns import Turns
@@ -66,6 +67,7 @@ class Relayer:
         default_factory=lambda: {"registry": "the triggers have not been read yet"}, init=False
     )
     outbox: Outbox = field(init=False)
+    ledger: Ledger = field(init=False)
     planner: Planner = field(init=False)
     agenda: Agenda = field(init=False)
     runner: Runner = field(init=False)
@@ -80,18 +82,17 @@ class Relayer:
             journal=self.journal, publishing=publishing, clock=self.clock, caps=self.caps, figures=self.figures
         )  # fmt: skip
         self.agenda = Agenda(turns=Turns(places=self.places, is_open=self.settings.served.signers is None))
-        rests = Rests(self.journal)
+        self.ledger = Ledger(journal=self.journal, caps=self.caps, figures=self.figures, engine=self.engine)
         self.planner = Planner(
-            journal=self.journal, following=self.following, agenda=self.agenda, rests=rests, figures=self.figures,
-            engine=self.engine, steady_s=self.steady_s,
+            journal=self.journal, following=self.following, agenda=self.agenda, ledger=self.ledger,
+            figures=self.figures, steady_s=self.steady_s,
         )  # fmt: skip
         self.runner = Runner(
-            settings=self.settings, journal=self.journal, following=self.following, running=self.running,
-            clock=self.clock, caps=self.caps, rests=rests, figures=self.figures, engine=self.engine,
-            events=self.events, funds=self.funds, publish=self.outbox.publish, beside=self._begin_task,
+            settings=self.settings, following=self.following, running=self.running, caps=self.caps,
+            events=self.events, now_ms=self.clock.now_ms,
         )  # fmt: skip
         self.following.on_change = self._see
-        self.events.miss = self.planner.note
+        self.events.miss = self.ledger.note
 
     async def serve(self) -> None:
         """Follow, run and publish, for ever."""
@@ -228,10 +229,15 @@ class Relayer:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, signer: Address, due: Due) -> None:
-        """A turn: attempt a run, then look at its trigger again: at once, or after a pause if it has no result."""
+        """A turn: make a run, keep what became of it and publish that, then look at its trigger again."""
         began_s, is_decided = self.steady_s(), False
         try:
-            is_decided = await self.runner.attempt(due)
+            outcome = await self.runner.attempt(due)
+            is_decided = not isinstance(outcome, NotYet | GivenUp)
+            if (entry := self.ledger.keep(due, outcome, self.clock.own_ms())) is not None:
+                await self.outbox.publish(entry)
+            if isinstance(outcome, Made) and outcome.intents:
+                self._begin_task(self._tell_of_funds(outcome))
         except PASSING as error:
             self.figures.fail("registry", "a run has to wait", error, trigger=due.sig)
         except Exception as error:  # noqa: BLE001 - a run must not end the others
@@ -241,3 +247,10 @@ class Relayer:
             self.agenda.ended(signer, due, now_s - began_s, now_s)
             self.planner.look_again(due, is_decided=is_decided)
             self._changed.set()
+
+    async def _tell_of_funds(self, made: Made) -> None:
+        """Beside the turns: neither publication nor another run waits for it."""
+        try:
+            await self.funds.tell(made.run, made.intents)
+        except Exception as error:  # noqa: BLE001 - it only tells
+            self.figures.fail("internal", "cannot tell whether wallets have enough", error)

@@ -1,4 +1,4 @@
-"""Plans the runs that are due, and notes those that are missed."""
+"""Plans the runs that are due, and notes those that were missed."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.journal.sqlite import Journal, State
-from muniment.relayer.runner.content import Content
-from muniment.relayer.runner.notes import missed
-from muniment.relayer.runner.rests import REST_MS_MAX, Rests, rests_until_ms
 from muniment.relayer.schedule.agenda import RETRY_MS
 from muniment.relayer.schedule.due import Due, Gap
+from muniment.relayer.schedule.rests import REST_MS_MAX, rests_until
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
-    from muniment.protocol.runs.reasons import RunReasonCode
-    from muniment.protocol.runs.texts import Engine
     from muniment.relayer.figures import Figures
+    from muniment.relayer.journal.sqlite import Journal
+    from muniment.relayer.ledger import Ledger
     from muniment.relayer.lives.following import Following
     from muniment.relayer.schedule.agenda import Agenda
 
 # Runs of events that wait at once; the others are in the journal.
 _EVENTS_AT_ONCE: Final = 500
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,9 +30,8 @@ class Planner:
     journal: Journal
     following: Following
     agenda: Agenda
-    rests: Rests
+    ledger: Ledger
     figures: Figures
-    engine: Engine
     steady_s: Callable[[], float]
     # When planned runs of events are taken up next, by the monotonic clock.
     _events_s: float = field(default=0.0, init=False)
@@ -83,21 +75,6 @@ class Planner:
         if error is not None:
             raise error
 
-    def note(self, gap: Gap, delta_ms: int, now_ms: int) -> None:
-        """Put the note of a gap into the journal; it is published with what is left."""
-        entry = self.journal.entry(gap.sig, gap.kind, gap.payload)
-        if entry is not None and entry.state is not State.PLANNED:
-            return
-        code: RunReasonCode = "overtaken" if now_ms <= gap.to_ms + delta_ms else "gap"
-        if entry is not None:
-            code = "unanswered"
-        content = Content.of(missed(gap, code, self.engine), [])
-        self.journal.note(gap, *content.bytes_and_hash(), now_ms)
-        self.figures.add("runs_total", "missed")
-        _log.warning("missed", trigger=gap.sig, ticks=gap.ticks, from_ms=gap.from_ms, to_ms=gap.to_ms, reason=code)
-        if code == "unanswered":
-            self.rests.judge(gap.sig, now_ms, is_failure=True)
-
     def _plan(self, dues: Sequence[Due], now_ms: int) -> None:
         try:
             self.journal.plan(dues, now_ms)
@@ -122,7 +99,7 @@ class Planner:
                 self.journal.give_up(entry.due, is_decided=False)
             elif now_ms > entry.until_ms:
                 gap = Gap(entry.sig, entry.kind, entry.payload, 1, entry.timestamp_ms, entry.timestamp_ms)
-                self.note(gap, tracked.plan.delta_ms, now_ms)
+                self.ledger.note(gap, tracked.plan.delta_ms, now_ms)
             else:
                 self.agenda.wait(tracked.trigger.signer, entry.due)
 
@@ -130,12 +107,12 @@ class Planner:
         tracked, known = self.following.tracked.get(sig), self.journal.known(sig)
         if tracked is None or known is None or known.ended_ms is not None or self.agenda.is_busy(sig):
             return None
-        if (until_ms := rests_until_ms(known, now_ms)) > now_ms:
+        if (until_ms := rests_until(known.rests_until_ms, now_ms)) > now_ms:
             self.agenda.look_at(sig, until_ms)
             return None
         look = tracked.plan.look(known.seen, now_ms)
         if look.gap is not None:
-            self.note(look.gap, tracked.plan.delta_ms, now_ms)
+            self.ledger.note(look.gap, tracked.plan.delta_ms, now_ms)
         if look.due is None and look.wake_ms is not None:
             self.agenda.look_at(sig, look.wake_ms)
         return look.due

@@ -1,4 +1,4 @@
-"""What becomes of a run: a result with its intents, or none yet."""
+"""What becomes of a run whose turn it is: a result with its intents, none yet, or a reason why it is not made."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyNewIntent
+    from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.types import NewRun
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.schedule.due import Due
@@ -24,6 +25,22 @@ class NotYet(NamedTuple):
 
     code: str
     text: str
+
+
+class Skipped(NamedTuple):
+    """A run that this relayer does not make, and why."""
+
+    code: RunReasonCode
+
+
+class GivenUp(NamedTuple):
+    """A run that nobody is to make, and why: its trigger has ended, or its event has left the chain."""
+
+    text: str
+
+
+# What became of a run.
+Outcome = Made | NotYet | Skipped | GivenUp
 
 
 class Running(Protocol):
