@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import httpx2
@@ -382,6 +382,22 @@ async def test_another_trigger_runs_although_one_fails_unexpectedly(world: World
 
     world.told.does = does
     assert not await world.step(TICK)
+    assert await world.runs(good) == [("nothing", TICK)]
+    assert await world.runs(bad) == []
+
+
+async def test_a_trigger_whose_plan_fails_keeps_no_other_from_its_run(world: World) -> None:
+    bad, good = await world.sign(1), await world.sign(2)
+    world.at(NOW_MS)
+    async with world.relayer() as made:
+        assert await made.once()
+        tracked = made.following.tracked[Signature.parse(bad)]
+        # A defect of ours, such as a schedule that a registry took and that is refused here.
+        plan = replace(tracked.plan, schedule="61 * * * *")
+        made.following.tracked[tracked.trigger.sig] = tracked._replace(plan=plan)
+        world.at(TICK)
+        assert not await made.once()
+        assert 'failures_total{kind="internal"} 1' in made.figures.text()
     assert await world.runs(good) == [("nothing", TICK)]
     assert await world.runs(bad) == []
 

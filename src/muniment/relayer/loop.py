@@ -115,7 +115,7 @@ class Relayer:
         if now_ms is None:
             return False
         read = [await self._read_to_head(chain_id, now_ms) for chain_id in self.events.chains]
-        self.planner.look(now_ms)
+        done = self.planner.look(now_ms) and all(read)
         while self.agenda.turns.count:
             self._start_runs()
             if not self._tasks:  # every signer with a run rests
@@ -126,7 +126,7 @@ class Relayer:
         await self.outbox.publish_left()
         if self._tasks:  # those that tell of funds
             await asyncio.wait(self._tasks)
-        return all(read) and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
+        return done and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
 
     async def _begin(self) -> str:
         """Read the triggers; planned runs of those that have ended meanwhile are given up."""

@@ -57,23 +57,23 @@ class Planner:
         else:
             self.agenda.look_later(due.sig, RETRY_MS)
 
-    def look(self, now_ms: int) -> None:
-        """Plan the runs that are due, and let them wait for their turns."""
+    def look(self, now_ms: int) -> bool:
+        """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at."""
         dues: list[Due] = []
-        error: Exception | None = None
+        done = True
         for sig in self.agenda.to_look_at(now_ms, self.following.tracked.keys()):
             try:
                 if (due := self._look_at(sig, now_ms)) is not None:
                     dues.append(due)
-            except Exception as caught:  # noqa: BLE001 - raised below; it must not keep the others from their runs
-                error = caught
+            except Exception as error:  # noqa: BLE001 - it must not keep the others from their runs
+                self.figures.fail("internal", "cannot look at a trigger", error, trigger=sig)
                 self.agenda.look_at(sig, now_ms + RETRY_MS)
+                done = False
         if dues:
             self._plan(dues, now_ms)
         self._take_events(now_ms)
         self.figures.show("runs_waiting", self.agenda.turns.count)
-        if error is not None:
-            raise error
+        return done
 
     def _plan(self, dues: Sequence[Due], now_ms: int) -> None:
         try:

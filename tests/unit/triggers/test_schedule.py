@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from counted_calls import calls_within, counted_calls
 from each_row import each_row
@@ -17,6 +17,7 @@ from muniment.protocol.triggers.schedule import (
     check_delta,
     count_runs,
     last_run,
+    last_runs,
     next_runs,
 )
 from muniment.protocol.wire import TIMESTAMP_MS_MAX
@@ -152,9 +153,29 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
+def field(low: int, high: int, *more: str) -> st.SearchStrategy[str]:
+    numbers, steps = st.integers(low, high), st.integers(1, 70)
+    ranges = st.tuples(numbers, numbers).map(lambda pair: f"{min(pair)}-{max(pair)}")
+    items = st.sampled_from(["*", "*/1", *more]) | numbers.map(str) | ranges
+    items |= st.tuples(items.filter(lambda item: "L" not in item), steps).map(
+        lambda pair: f"{pair[0].partition('/')[0]}/{pair[1]}"
+    )
+    return items | st.lists(items, min_size=2, max_size=4).map(",".join)
+
+
+schedules = (
+    st.tuples(
+        field(0, 59), field(0, 23), field(1, 31, "L", "?"), field(1, 12, "JAN-DEC"), field(0, 7, "5L", "MON", "?")
+    )
+    .map(" ".join)
+    .filter(accepted)
+)
+
+
 @settings(deadline=None)
+@example("*/1 * */1 */1 *", NOVEMBER_2026, 600_000)  # the days alone have more than 100 characters
 @given(
-    st.sampled_from(SCHEDULES),
+    st.sampled_from(SCHEDULES) | schedules,
     st.integers(0, 4_102_444_800_000),
     st.integers(0, 40 * 86_400_000) | st.integers(0, 600_000),
 )
@@ -164,8 +185,10 @@ def test_runs_looking_back_are_the_runs_looking_forward(text: str, start_ms: int
         assert count_runs(text, start_ms, start_ms + length_ms) == len(forward)
         newest = last_run(text, start_ms + length_ms)
         assert newest == forward[-1] if forward else newest is None or newest <= start_ms
+    assert len(forward) == 12 or last_runs(text, start_ms + length_ms, 12, start_ms) == forward
     for index, run in enumerate(forward):
         assert last_run(text, run) == run
+        assert last_runs(text, run, 3, start_ms) == forward[max(0, index - 2) : index + 1]
         assert count_runs(text, start_ms, run) == index + 1
         assert last_run(text, run - 1) == (forward[index - 1] if index else last_run(text, start_ms))
 

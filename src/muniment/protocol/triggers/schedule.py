@@ -79,10 +79,14 @@ def next_runs(text: str, after_ms: int, count: int, end_ms: int = 0) -> list[int
     There may be fewer: runs end at `end_ms` (0: without an end), and with the year 9999, where the calendar of the
     standard library ends. Raises `InvalidConfig`.
     """
-    expression = _plain(text)
+    return _walked(_plain(text), after_ms, count, end_ms)
+
+
+def _walked(plain: str, after_ms: int, count: int, end_ms: int) -> list[int]:
+    """The same of a plain schedule, which may be longer than one that is accepted."""
     runs: list[int] = []
     try:
-        walk = CronSim(expression, _EPOCH + timedelta(milliseconds=after_ms))
+        walk = CronSim(plain, _EPOCH + timedelta(milliseconds=after_ms))
         while len(runs) < count:
             run_ms = (next(walk) - _EPOCH) // timedelta(milliseconds=1)
             if end_ms and run_ms > end_ms:
@@ -98,13 +102,28 @@ def last_run(text: str, at_ms: int) -> int | None:
 
     None: there is none since 1970.
     """
+    runs = last_runs(text, at_ms, 1)
+    return runs[0] if runs else None
+
+
+def last_runs(text: str, at_ms: int, count: int, after_ms: int = -1) -> list[int]:
+    """The newest `count` runs at or before `at_ms` and after `after_ms`, in milliseconds since 1970 (UTC), ascending.
+
+    There may be fewer, and none is before 1970. Raises `InvalidConfig`.
+    """
+    plain = _plain(text)
+    runs: list[int] = []
     try:
         # The walk begins strictly before its start, and runs are whole minutes.
-        start = _EPOCH + timedelta(minutes=at_ms // _MINUTE_MS + 1)
-        run_ms = (next(CronSim(_plain(text), start, reverse=True)) - _EPOCH) // timedelta(milliseconds=1)
+        walk = CronSim(plain, _EPOCH + timedelta(minutes=at_ms // _MINUTE_MS + 1), reverse=True)
+        while len(runs) < count:
+            run_ms = (next(walk) - _EPOCH) // timedelta(milliseconds=1)
+            if run_ms <= after_ms:
+                break
+            runs.append(run_ms)
     except (OverflowError, ValueError, StopIteration):  # past the year 9999, as far as datetime goes, or 50 years back
-        return None
-    return run_ms if run_ms >= 0 else None
+        pass
+    return runs[::-1]
 
 
 def count_runs(text: str, after_ms: int, until_ms: int) -> int:
@@ -119,7 +138,7 @@ def count_runs(text: str, after_ms: int, until_ms: int) -> int:
     times = sorted(each_hour * 60 + each for each_hour in hours for each in minutes)
     first, last = after_ms // _DAY_MS, until_ms // _DAY_MS
     count = 0
-    for midnight_ms in next_runs(" ".join(["0", "0", *days]), first * _DAY_MS - 1, last - first + 1, until_ms):
+    for midnight_ms in _walked(" ".join(["0", "0", *days]), first * _DAY_MS - 1, last - first + 1, until_ms):
         day = midnight_ms // _DAY_MS
         since = bisect_right(times, after_ms % _DAY_MS // _MINUTE_MS) if day == first else 0
         up_to = bisect_right(times, until_ms % _DAY_MS // _MINUTE_MS) if day == last else len(times)
