@@ -153,7 +153,7 @@ async def test_a_run_of_a_dropped_block_is_taken_back_by_its_operators(
 ) -> None:
     trigger = await registered_event(client)
     block_hash = "0x" + "0a" * 32
-    body = event_body(trigger, block_hash, timestamp=clock.now_ms, blocks=[BLOCK])
+    body = event_body(trigger, block_hash, timestamp=clock.now_ms + 1, blocks=[BLOCK])
     await own.record(body)
     await other.record(body)
     for block in ({"chainId": 8453, "hash": block_hash}, BLOCK):  # the event's block, and one at which it read

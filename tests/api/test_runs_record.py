@@ -197,7 +197,8 @@ async def test_runs_of_events_and_of_single_times(client: httpx2.AsyncClient, fi
     once, event = await registered_once(client), await registered_event(client)
     found = await first.record(once_body(once, clock.now_ms))
     assert (found["triggerType"], found["status"]) == (2, "valid")
-    body = {**event_body(event), "timestamp": clock.now_ms}
+    assert (await first.post({**event_body(event), "timestamp": clock.now_ms})).status_code == 400
+    body = {**event_body(event), "timestamp": clock.now_ms + 1}
     found = await first.record(body)
     assert (found["triggerType"], found["triggerData"]) == (1, body["triggerData"])
 

@@ -175,6 +175,9 @@ def test_an_event_is_one_that_the_trigger_names() -> None:
         assert refusal_of(event_body(trigger(config)), event(topics=topics))[1] == "/triggerData"
     assert checked(event_body(trigger(config)), event(topics=[[HEX32.replace("ab", "AB")], []]))
     assert checked(event_body(trigger(config)), event(topics=[]))
+    for time_ms in (CREATED, CREATED - MINUTE):
+        detail, pointer = refusal_of(event_body(trigger(config), timestamp=time_ms), config)
+        assert (detail, pointer) == ("the run is before the registration of its trigger", "/timestamp")
 
 
 def test_an_event_is_missed_alone() -> None:

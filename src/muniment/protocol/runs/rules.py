@@ -112,6 +112,8 @@ def check_due(run: NewRun | Run, terms: Terms) -> None:
         check_event(due, config)
     else:
         _check_time(run, due, terms)
+    if run.trigger_type != ONCE and run.timestamp <= terms.created_at_ms:
+        raise InvalidRun("the run is before the registration of its trigger", pointer="/timestamp")
     if 0 < int(config["endDate"]) < run.timestamp:
         raise InvalidRun("the run is after the end of its trigger", pointer="/timestamp")
 
@@ -127,8 +129,6 @@ def _check_time(run: NewRun | Run, time_ms: int, terms: Terms) -> None:
                 "not the startDate of this trigger, nor, if that is 0, its createdAt", pointer="/timestamp"
             )
         return
-    if time_ms <= terms.created_at_ms:
-        raise InvalidRun("the run is before the registration of its trigger", pointer="/timestamp")
     if last_run(config["schedule"], time_ms) != time_ms:
         raise InvalidRun("the schedule of this trigger has no run at this time", pointer="/timestamp")
 
