@@ -31,7 +31,8 @@ from muniment.protocol.wire import encode
 from muniment.relayer.clock import RegistryClock
 from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.figures import Figures
-from muniment.relayer.journal.sqlite import Entry, Journal
+from muniment.relayer.journal.entries import Entry
+from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.lives.following import Following
 from muniment.relayer.lives.logged_ends import LoggedEnds
 from muniment.relayer.loop import Relayer

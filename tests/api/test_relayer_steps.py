@@ -37,7 +37,7 @@ from muniment.protocol.forms import decode_record
 from muniment.protocol.intents.hashes import intent_hash
 from muniment.protocol.intents.types import AnyNewIntent
 from muniment.protocol.runs.types import NewRun
-from muniment.relayer.journal.sqlite import State
+from muniment.relayer.journal.entries import State
 from muniment.relayer.runner.results import Made, NotYet
 from muniment.relayer.schedule.due import Due
 from muniment.relayer.settings import Served

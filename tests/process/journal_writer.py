@@ -10,7 +10,8 @@ from pathlib import Path
 
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
-from muniment.relayer.journal.sqlite import Entry, Journal, State
+from muniment.relayer.journal.entries import Entry, State
+from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.schedule.due import Due, Seen
 
 SIG = Signature.parse("0x" + "11" * 64 + "1b")

@@ -91,7 +91,7 @@ async def test_an_occurrence_names_its_block_and_its_place_in_the_receipt(nodal:
     steps = await to_head(events_of(nodal, nodal.chain.url, nodal.node(), start=start), {ANY: waiting(feed)})
     first, last = (each for _, each in found_in(steps))
     assert {first.transaction_hash, last.transaction_hash} == set(sent)
-    assert [(each.log.index, each.position) for each in (first, last)] == [(0, 0), (1, 0)]
+    assert [(each.log.index, each.ordinal) for each in (first, last)] == [(0, 0), (1, 0)]
     assert (last.block_number, last.block_time_s) == (int(block["number"], 16), second)
     assert (last.log.block_hash, last.log.chain_id, last.log.contract) == (block["hash"], CHAIN_ID, feed)
 
@@ -213,7 +213,7 @@ async def test_an_event_that_could_not_be_planned_is_found_again(nodal: Nodal) -
             await all_planned(events, nodal.now_ms)
         journal._connection.execute("DROP TRIGGER full")
         await all_planned(events, nodal.now_ms)
-        assert journal.planned_events(1)
+        assert journal.waiting_events(1, 1, nodal.now_ms)
 
 
 async def test_a_relayer_that_ends_before_it_read_a_block_reads_it_after_its_restart(nodal: Nodal) -> None:
@@ -221,4 +221,4 @@ async def test_a_relayer_that_ends_before_it_read_a_block_reads_it_after_its_res
         first = started()
         await first._reader(CHAIN_ID, first._tracked(CHAIN_ID), nodal.now_ms)
         await all_planned(started(), nodal.now_ms)
-        assert journal.planned_events(1)
+        assert journal.waiting_events(1, 1, nodal.now_ms)

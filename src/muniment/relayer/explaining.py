@@ -12,7 +12,7 @@ from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import fee_in_words
 from muniment.protocol.visible import visible
 from muniment.protocol.wire import moment
-from muniment.relayer.journal.sqlite import State
+from muniment.relayer.journal.entries import State
 from muniment.relayer.schedule.due import Plan, Seen
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.journal.sqlite import Entry, Known
+    from muniment.relayer.journal.entries import Entry, Known
     from muniment.relayer.settings import RelayerSettings
 
 _STATES: Final = {

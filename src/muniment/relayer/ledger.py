@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muniment.relayer.journal.sqlite import Journal, State
+from muniment.relayer.journal.entries import State
+from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.runner.content import Content
 from muniment.relayer.runner.notes import missed, skipped
 from muniment.relayer.runner.results import GivenUp, Made, NotYet, Outcome
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.texts import Engine
     from muniment.relayer.figures import Figures
-    from muniment.relayer.journal.sqlite import Entry
+    from muniment.relayer.journal.entries import Entry
     from muniment.relayer.runner.caps import Caps
     from muniment.relayer.schedule.due import Due, Gap
 

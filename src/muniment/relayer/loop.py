@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muniment.relayer.journal.sqlite import Journal, State
+from muniment.relayer.journal.entries import State
+from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.ledger import Ledger
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.outbox.outbox import PASSING, Outbox, Publishing
@@ -123,17 +124,18 @@ class Relayer:
                 continue
             wait_s = self.agenda.turns.seconds_to_wait(self.steady_s())
             await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            self.planner.look(now_ms)
         await self.outbox.publish_left()
         if self._tasks:  # those that tell of funds
             await asyncio.wait(self._tasks)
-        return done and not (self.journal.unfinished(State.RAN) or self.journal.unfinished(State.PLANNED))
+        return done and not (self.journal.unfinished(State.RAN) or self.journal.planned_triggers())
 
     async def _begin(self) -> str:
         """Read the triggers; planned runs of those that have ended meanwhile are given up."""
         cursor = await self.following.begin()
-        for entry in self.journal.unfinished(State.PLANNED):
-            if entry.sig not in self.following.tracked:
-                self.journal.give_up(entry.due, is_decided=False)
+        for sig in self.journal.planned_triggers():
+            if sig not in self.following.tracked:
+                self.journal.give_up_all(sig)
         self._read.set()
         return cursor
 

@@ -6,21 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.schedule.agenda import RETRY_MS
 from muniment.relayer.schedule.due import Due, Gap
-from muniment.relayer.schedule.rests import REST_MS_MAX, rests_until
+from muniment.relayer.schedule.rests import rests_until
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
     from muniment.relayer.figures import Figures
     from muniment.relayer.journal.sqlite import Journal
     from muniment.relayer.ledger import Ledger
-    from muniment.relayer.lives.following import Following
+    from muniment.relayer.lives.following import Following, Tracked
     from muniment.relayer.schedule.agenda import Agenda
 
-# Runs of events that wait at once; the others are in the journal.
+# Runs of events that wait at once, and notes of missed ones that are made at once; the others are in the journal.
 _EVENTS_AT_ONCE: Final = 500
+_MISSED_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,8 +35,9 @@ class Planner:
     ledger: Ledger
     figures: Figures
     steady_s: Callable[[], float]
-    # When planned runs of events are taken up next, by the monotonic clock.
+    # When planned runs of events are taken up next, by the monotonic clock, and whether the journal has more of them.
     _events_s: float = field(default=0.0, init=False)
+    _has_more: bool = field(default=False, init=False)
 
     def see(self, sig: Signature) -> None:
         """A trigger appeared, ended or returned."""
@@ -49,13 +52,12 @@ class Planner:
         self._events_s = 0.0
 
     def look_again(self, due: Due, *, is_decided: bool) -> None:
-        """After a run for a tick ended: at once, or after a pause if it has no result."""
-        if due.sig not in self.following.tracked or due.kind == EVENT:
-            return
-        if is_decided:
-            self.agenda.look_at(due.sig, 0)
-        else:
-            self.agenda.look_later(due.sig, RETRY_MS)
+        """After a run ended: at once, or after a pause if it has no result."""
+        next_ms = 0 if is_decided else self.agenda.time_after(RETRY_MS)
+        if due.sig in self.following.tracked and due.kind != EVENT:
+            self.agenda.look_at(due.sig, next_ms)
+        elif next_ms:
+            self.journal.tried(due, next_ms)
 
     def look(self, now_ms: int) -> bool:
         """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at."""
@@ -83,25 +85,32 @@ class Planner:
                 self.agenda.look_at(due.sig, now_ms + RETRY_MS)
             raise
         for due in dues:
-            self.agenda.wait(self.following.tracked[due.sig].trigger.signer, due)
+            self._wait(self.following.tracked[due.sig], due)
+
+    def _wait(self, tracked: Tracked, due: Due) -> None:
+        self.agenda.wait(Cid.parse(tracked.trigger.function_cid).digest, tracked.trigger.signer, due)
 
     def _take_events(self, now_ms: int) -> None:
         """Let planned runs of events wait for their turns; those whose time is over are missed."""
-        if self.steady_s() < self._events_s:
+        places = self.agenda.turns.places
+        has_room = self._has_more and self.agenda.turns.waiting < places
+        if self.agenda.events >= 2 * _EVENTS_AT_ONCE or not (has_room or self.steady_s() >= self._events_s):
             return
         self._events_s = self.steady_s() + RETRY_MS / 1_000
-        for entry in self.journal.planned_events(_EVENTS_AT_ONCE):
-            tracked, known = self.following.tracked.get(entry.sig), self.journal.known(entry.sig)
-            rests = known is not None and now_ms < known.rests_until_ms <= min(entry.until_ms, now_ms + REST_MS_MAX)
-            if self.agenda.has_event(entry.sig, entry.payload) or rests:
-                continue
-            if tracked is None:
-                self.journal.give_up(entry.due, is_decided=False)
-            elif now_ms > entry.until_ms:
+        for entry in self.journal.overdue_events(_MISSED_AT_ONCE, now_ms):
+            tracked = self.following.tracked.get(entry.sig)
+            if tracked is not None and not self.agenda.has_event(entry.sig, entry.payload):
                 gap = Gap(entry.sig, entry.kind, entry.payload, 1, entry.timestamp_ms, entry.timestamp_ms)
                 self.ledger.note(gap, tracked.plan.delta_ms, now_ms)
+        entries = self.journal.waiting_events(_EVENTS_AT_ONCE, places, now_ms)
+        new = [each for each in entries if not self.agenda.has_event(each.sig, each.payload)]
+        self._has_more = bool(new)
+        for entry in new:
+            tracked = self.following.tracked.get(entry.sig)
+            if tracked is None:
+                self.journal.give_up_all(entry.sig)
             else:
-                self.agenda.wait(tracked.trigger.signer, entry.due)
+                self._wait(tracked, entry.due)
 
     def _look_at(self, sig: Signature, now_ms: int) -> Due | None:
         tracked, known = self.following.tracked.get(sig), self.journal.known(sig)

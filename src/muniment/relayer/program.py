@@ -39,7 +39,7 @@ from muniment.tls import tls_context
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.guest.sandbox import Sandbox
-    from muniment.relayer.journal.sqlite import Entry
+    from muniment.relayer.journal.entries import Entry
     from muniment.relayer.settings import RelayerSettings
 
 # The feed waits 25 s for an event.

@@ -9,7 +9,8 @@ from typing import Any, cast
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.runs.payloads import time_payload
 from muniment.relayer.figures import Figures
-from muniment.relayer.journal.sqlite import Entry, Journal, State
+from muniment.relayer.journal.entries import Entry, State
+from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.outbox.outbox import Outbox, Publishing
 from muniment.relayer.outbox.publication import Published
 from muniment.relayer.schedule.due import Due

@@ -11,6 +11,7 @@ from muniment.relayer.schedule.due import Due
 from muniment.relayer.schedule.turns import Turns
 
 A, B, C = (Address.parse(f"0x{n:040x}") for n in (1, 2, 3))
+F, G = b"\x01" * 32, b"\x02" * 32
 SIG = Signature.parse("0x" + "11" * 64 + "1b")
 
 
@@ -20,7 +21,7 @@ def due(number: int) -> Due:
 
 def filled(turns: Turns, *runs: tuple[Address, int]) -> Turns:
     for signer, number in runs:
-        turns.put(signer, due(number))
+        turns.put(F, signer, due(number))
     return turns
 
 
@@ -35,6 +36,20 @@ def test_signers_take_turns_and_each_keeps_its_order() -> None:
     turns = filled(Turns(places=10, is_open=False), (A, 1), (A, 2), (A, 3), (B, 4), (C, 5), (B, 6))
     assert taken(turns) == [(A, 1), (B, 4), (C, 5), (A, 2), (B, 6), (A, 3)]
     assert turns.count == 6
+
+
+def test_functions_take_turns_before_their_signers() -> None:
+    turns = filled(Turns(places=10, is_open=False), (A, 1), (B, 2), (C, 3))
+    turns.put(G, A, due(4))
+    turns.put(G, A, due(5))
+    assert taken(turns) == [(A, 1), (A, 4), (B, 2), (A, 5), (C, 3)]
+
+
+def test_a_signer_of_an_open_relayer_has_one_place_for_all_functions() -> None:
+    turns = filled(Turns(places=10, is_open=True), (A, 1))
+    turns.put(G, A, due(2))
+    turns.put(G, B, due(3))
+    assert taken(turns) == [(A, 1), (B, 3)]
 
 
 def test_no_more_run_than_there_are_places() -> None:
@@ -61,7 +76,7 @@ def test_signers_without_runs_are_forgotten_after_their_rest() -> None:
     assert len(taken(turns)) == 2
     turns.ended(A, 1.0, 1.0)
     turns.ended(B, 1.0, 9.0)
-    assert list(turns._queues) == [B]  # A rested from 1 to 5
+    assert list(turns._signers) == [B]  # A rested from 1 to 5
     assert turns.count == 0
 
 
@@ -69,7 +84,7 @@ def test_signers_without_runs_are_forgotten_after_their_rest() -> None:
 def test_a_signer_of_an_open_relayer_gets_a_tenth_of_the_time(places: int, runs: list[float]) -> None:
     turns, now_s, used_s = Turns(places=places, is_open=True), 0.0, 0.0
     for _ in runs:
-        turns.put(A, due(1))
+        turns.put(F, A, due(1))
     for seconds in runs:
         now_s += turns.seconds_to_wait(now_s) or 0.0
         assert turns.take(now_s) is not None

@@ -17,7 +17,7 @@ from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.types import NewRun
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.events.chain import ChainEvents, Waiting
-from muniment.relayer.journal.sqlite import ORPHANED
+from muniment.relayer.journal.entries import ORPHANED
 from muniment.relayer.runner.pinning import Incomplete
 from muniment.relayer.schedule.due import Due, Gap, Occurrence
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.client import AsyncRegistry
     from muniment.protocol.evm.signature import Signature
-    from muniment.relayer.journal.sqlite import Entry, Journal
+    from muniment.relayer.journal.entries import Entry
+    from muniment.relayer.journal.sqlite import Journal
     from muniment.relayer.lives.following import Following, Tracked
     from muniment.relayer.runner.pinning import Pins
 

@@ -6,151 +6,83 @@ same bytes again. Only one process at a time has the journal; others can read it
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, Self
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, LiteralString, Self
 
-from muniment import durable
 from muniment.protocol.evm.signature import Signature
+from muniment.protocol.runs.payloads import time_payload
 from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
-from muniment.relayer.schedule.due import Due, Gap, Occurrence, Seen
+from muniment.relayer.journal import files
+from muniment.relayer.journal.entries import REST_MS_MAX, Entry, Known, State, event_key
+from muniment.relayer.journal.schema import TABLES
+from muniment.relayer.schedule.due import Due, Gap, Seen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.protocol.evm.address import Address
     from muniment.protocol.runs.types import TriggerType
+    from muniment.relayer.journal.entries import LoggedEnd, Ownership
 
-# In the header of the file (https://sqlite.org/pragma.html#pragma_application_id): "muRJ".
-_APPLICATION: Final = 0x6D75524A
-_FORMAT: Final = 1
-_TABLES: Final = """
-CREATE TABLE journal_triggers (
-  sig BLOB PRIMARY KEY, since_ms INTEGER NOT NULL, decided_ms INTEGER NOT NULL DEFAULT 0,
-  failures INTEGER NOT NULL DEFAULT 0, rests_until_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER, ended_by BLOB
-) WITHOUT ROWID;
-CREATE TABLE journal_runs (
-  sig BLOB NOT NULL, kind INTEGER NOT NULL, key BLOB NOT NULL, payload BLOB NOT NULL, timestamp_ms INTEGER NOT NULL,
-  until_ms INTEGER NOT NULL, event BLOB, state INTEGER NOT NULL, result TEXT, body BLOB, hash BLOB,
-  written_ms INTEGER NOT NULL, PRIMARY KEY (sig, kind, key)
-) WITHOUT ROWID;
-CREATE INDEX journal_runs_unfinished ON journal_runs (state, timestamp_ms) WHERE state < 2;
-CREATE INDEX journal_runs_of_events ON journal_runs (sig, event) WHERE event IS NOT NULL;
-CREATE TABLE journal_logged_ends (
-  sig BLOB NOT NULL, signer BLOB NOT NULL, ended_by BLOB NOT NULL, PRIMARY KEY (sig, signer)
-) WITHOUT ROWID;
-CREATE TABLE journal_facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
-_RUN: Final[LiteralString] = (
-    "sig, kind, key, payload, timestamp_ms, until_ms, event, state, result, body, hash, written_ms"
+_PLACE: Final[LiteralString] = "trigger = ? AND kind = ? AND key = ?"
+_ENTRIES: Final[LiteralString] = (
+    "SELECT t.sig, r.kind, e.payload, r.timestamp_ms, r.until_ms, e.event, r.state, r.tries, r.result, r.body, r.hash, "
+    "r.written_ms FROM journal_runs r JOIN journal_triggers t ON t.number = r.trigger "
+    "LEFT JOIN journal_events e ON r.kind = 1 AND e.number = r.key"
 )
+# Of each trigger that does not rest, the oldest runs that may be tried; of those, in turn by function and by signer.
+_WAITING: Final[LiteralString] = """
+WITH RECURSIVE planned(trigger) AS (
+  SELECT min(trigger) FROM journal_runs WHERE state = 0 AND kind = 1
+  UNION ALL
+  SELECT (SELECT min(trigger) FROM journal_runs WHERE state = 0 AND kind = 1 AND trigger > planned.trigger)
+  FROM planned WHERE planned.trigger IS NOT NULL
+), ready AS (
+  SELECT t.function, t.signer, r.trigger AS trigger_, r.key AS key_, r.next_ms AS next_
+  FROM planned JOIN journal_triggers t ON t.number = planned.trigger
+  JOIN journal_runs r ON r.trigger = t.number AND r.kind = 1 AND r.key IN (
+    SELECT key FROM journal_runs WHERE trigger = t.number AND state = 0 AND kind = 1 AND next_ms <= :now_ms
+      AND until_ms >= :now_ms
+    ORDER BY next_ms LIMIT :each
+  )
+  WHERE t.rests_until_ms <= :now_ms OR t.rests_until_ms > :now_ms + :rest_ms
+), by_signer AS (
+  SELECT *, row_number() OVER (PARTITION BY function, signer ORDER BY next_, trigger_, key_) AS of_signer FROM ready
+), by_function AS (
+  SELECT *, row_number() OVER (PARTITION BY function ORDER BY of_signer, next_, trigger_) AS of_function FROM by_signer
+  WHERE of_signer <= :each ORDER BY of_function, next_, trigger_ LIMIT :count
+)
+"""
 # Published runs of an event, which may be told again after a reorganisation, are kept for so long.
 _EVENTS_KEPT_MS: Final = 30 * 86_400_000
-# In place of the result of a published run whose event left the chain.
-ORPHANED: Final = "orphaned"
-
-
-class JournalError(ValueError):
-    """The journal cannot be used: another process has it, or it has another form. The text says what to do."""
-
-
-class State(IntEnum):
-    """How far a run got."""
-
-    PLANNED = 0
-    RAN = 1
-    PUBLISHED = 2
-
-
-class Known(NamedTuple):
-    """What the journal has of a trigger. `failures` are those in sequence; `ended_ms` is set once its end was seen."""
-
-    seen: Seen
-    failures: int
-    rests_until_ms: int
-    ended_ms: int | None
-
-
-class LoggedEnd(NamedTuple):
-    """A trigger that a deactivation in the transparency log names, by the signer of the deactivation."""
-
-    sig: Signature
-    signer: Address
-    deactivation: Signature
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A run in the journal. `body` has the bytes to publish while the run is `RAN`."""
-
-    sig: Signature
-    kind: TriggerType
-    payload: bytes
-    timestamp_ms: int
-    until_ms: int
-    state: State
-    result: str
-    body: bytes
-    hash: bytes
-    written_ms: int
-    event: bytes
-
-    @property
-    def due(self) -> Due:
-        """What the run is, or was, due for."""
-        return Due(self.sig, self.kind, self.payload, self.timestamp_ms, self.until_ms)
-
-
-def key_of(kind: TriggerType, payload: bytes) -> bytes:
-    """What names a run of a trigger: its payload, or nothing for the single run."""
-    return b"" if kind == ONCE else payload
-
-
-def event_key(event: Occurrence) -> bytes:
-    """What names an event in any block: chain, transaction, and position in its receipt."""
-    return event.log.chain_id.to_bytes(8) + event.transaction_hash.raw + event.position.to_bytes(4)
 
 
 class Journal:
     """The journal in the file at `path`, which is created.
 
-    Every method that writes returns when the disk has it, but for `published`.
+    Every method that writes returns when the disk has it, but for `published` and `tried`.
     Raises `JournalError` when the file cannot be used, and `OSError`.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Use an open file, see `open_journal` and `reading`."""
+        """Use an open file, see `open` and `reading`."""
         self._connection = connection
 
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Generator[Self]:
         """The journal for the one process that writes it."""
-        with _locked(path), _connected(path) as connection:
-            is_new = _is_new(connection, path)
-            connection.execute("PRAGMA journal_mode=WAL")
-            if is_new:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id={_APPLICATION:d};"
-                    f"PRAGMA user_version={_FORMAT:d}; COMMIT;"
-                )
-                durable.flush_directory(path.parent)
+        with files.writing(path) as connection:
             yield cls(connection)
 
     @classmethod
     @contextmanager
     def reading(cls, path: Path) -> Generator[Self]:
         """The journal to read, also while a relayer writes it. Raises `JournalError` when there is none."""
-        if not path.is_file():
-            raise JournalError(f"there is no journal at {path}")
-        with _connected(path, mode="ro") as connection:
-            if _is_new(connection, path):
-                raise JournalError(f"{path} is empty: no relayer has begun to write it")
+        with files.reading(path) as connection:
             yield cls(connection)
 
     @classmethod
@@ -159,17 +91,18 @@ class Journal:
         """A journal that ends with the block."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
         try:
-            connection.executescript(_TABLES)
+            connection.executescript(TABLES)
             yield cls(connection)
         finally:
             connection.close()
 
-    def see(self, sigs: Iterable[Signature], now_ms: int) -> None:
-        """Remember when these triggers were seen first."""
+    def see(self, triggers: Iterable[Ownership], now_ms: int) -> None:
+        """Remember when these triggers were seen first, and whose they are."""
         with self._writing():
             self._connection.executemany(
-                "INSERT OR IGNORE INTO journal_triggers (sig, since_ms) VALUES (?, ?)",
-                [(each.raw, now_ms) for each in sigs],
+                "INSERT INTO journal_triggers (sig, signer, function, since_ms) VALUES (?, ?, ?, ?) ON CONFLICT (sig) "
+                "DO UPDATE SET signer = excluded.signer, function = excluded.function WHERE signer = x''",
+                [(each.sig.raw, each.signer.raw, each.function, now_ms) for each in triggers],
             )
 
     def known(self, sig: Signature) -> Known | None:
@@ -215,31 +148,24 @@ class Journal:
         The trigger is seen from the time of the run on, so that a run that is never finished counts as missed.
         """
         with self._writing():
-            for due in dues:
-                event = None if due.event is None else event_key(due.event)
-                self._insert(due.sig, due.kind, due.payload, due.timestamp_ms, due.until_ms, event, now_ms)
-                self._connection.execute(
-                    "INSERT INTO journal_triggers (sig, since_ms) VALUES (?1, ?2) ON CONFLICT (sig) "
-                    "DO UPDATE SET since_ms = min(since_ms, ?2)",
-                    (due.sig.raw, due.timestamp_ms),
-                )
+            self._plan(dues, now_ms)
 
     def ran(self, due: Due, result: str, body: bytes, hash_: bytes, now_ms: int) -> None:
         """Keep the bytes of a run that was planned. Its tick is decided from now on."""
         with self._writing():
-            self._keep(due.sig, due.kind, due.payload, (result, body, hash_, now_ms))
+            self._keep(self._place(due.sig, due.kind, due.payload), (result, body, hash_, now_ms))
             self._decide(due.sig, due.timestamp_ms)
 
     def note(self, gap: Gap, body: bytes, hash_: bytes, now_ms: int) -> None:
         """Keep the bytes of the note of a gap, and decide all its ticks: those that were planned are given up."""
         with self._writing():
+            self._plan([Due(gap.sig, gap.kind, gap.payload, gap.to_ms, gap.to_ms)], now_ms)
+            place = self._place(gap.sig, gap.kind, gap.payload)
             if gap.kind == CRON:
                 self._connection.execute(
-                    "DELETE FROM journal_runs WHERE sig = ? AND kind = ? AND state = 0 AND timestamp_ms <= ?",
-                    (gap.sig.raw, gap.kind, gap.to_ms),
+                    "DELETE FROM journal_runs WHERE trigger = ? AND kind = ? AND state = 0 AND key < ?", place
                 )
-            self._insert(gap.sig, gap.kind, gap.payload, gap.to_ms, gap.to_ms, None, now_ms)
-            self._keep(gap.sig, gap.kind, gap.payload, ("missed", body, hash_, now_ms))
+            self._keep(place, ("missed", body, hash_, now_ms))
             self._decide(gap.sig, gap.to_ms)
 
     def give_up(self, due: Due, *, is_decided: bool) -> None:
@@ -249,27 +175,33 @@ class Journal:
         """
         with self._writing():
             self._connection.execute(
-                "DELETE FROM journal_runs WHERE sig = ? AND kind = ? AND key = ? AND state = 0",
-                (due.sig.raw, due.kind, key_of(due.kind, due.payload)),
+                f"DELETE FROM journal_runs WHERE {_PLACE} AND state = 0", self._place(due.sig, due.kind, due.payload)
             )
             if is_decided:
                 self._decide(due.sig, due.timestamp_ms)
+
+    def tried(self, due: Due, next_ms: int) -> None:
+        """A planned run has no result yet, and is not tried again before `next_ms`."""
+        with self._writing(is_flushed=False):
+            self._connection.execute(
+                f"UPDATE journal_runs SET tries = tries + 1, next_ms = ? WHERE {_PLACE} AND state = 0",
+                (next_ms, *self._place(due.sig, due.kind, due.payload)),
+            )
 
     def published(self, entry: Entry, now_ms: int) -> None:
         """The registry has the run. Earlier ticks of the trigger are no longer needed, nor the bytes.
 
         The disk has it with the next write: after a power failure the run is published again, which changes nothing.
         """
-        key = (entry.sig.raw, entry.kind)
+        place = self._place(entry.sig, entry.kind, entry.payload)
         with self._writing(is_flushed=False):
             self._connection.execute(
-                "UPDATE journal_runs SET state = 2, body = NULL, written_ms = ? WHERE sig = ? AND kind = ? AND key = ?",
-                (now_ms, *key, key_of(entry.kind, entry.payload)),
+                f"UPDATE journal_runs SET state = 2, body = NULL, written_ms = ? WHERE {_PLACE}", (now_ms, *place)
             )
+            condition, limit = ("written_ms", now_ms - _EVENTS_KEPT_MS) if entry.event else ("key", place[2])
             self._connection.execute(
-                "DELETE FROM journal_runs WHERE sig = ? AND kind = ? AND state = 2 AND "
-                "CASE WHEN event IS NULL THEN timestamp_ms < ? ELSE written_ms < ? END",
-                (*key, entry.timestamp_ms, now_ms - _EVENTS_KEPT_MS),
+                f"DELETE FROM journal_runs WHERE trigger = ? AND kind = ? AND state = 2 AND {condition} < ?",
+                (*place[:2], limit),
             )
 
     def failed(self, sig: Signature, failures: int, rests_until_ms: int) -> None:
@@ -282,54 +214,79 @@ class Journal:
 
     def unfinished(self, state: State) -> list[Entry]:
         """The runs that are `planned`, or those that `ran` and are to be published, the oldest first."""
-        return self._entries("WHERE state = ? ORDER BY timestamp_ms, sig", int(state))
+        return self._entries("WHERE r.state = ? ORDER BY r.timestamp_ms, t.sig", int(state))
 
-    def planned_events(self, count: int) -> list[Entry]:
-        """Some planned runs of events: the oldest of each trigger, then the second of each, and so on.
+    def waiting_events(self, count: int, each: int, now_ms: int) -> list[Entry]:
+        """Planned runs of events that may be tried now: in turn by function, then by signer, the oldest first.
 
-        So a trigger with many events does not keep the others waiting.
+        At most `each` are those of one function and signer. Neither a trigger that rests nor runs that were tried
+        shortly before keep the others waiting.
         """
         rows = self._connection.execute(
-            f"SELECT {_RUN} FROM (SELECT *, row_number() OVER (PARTITION BY sig ORDER BY timestamp_ms) AS n "
-            "FROM journal_runs WHERE state = 0 AND kind = ?) ORDER BY n, timestamp_ms, sig LIMIT ?",
-            (EVENT, count),
+            f"{_WAITING} {_ENTRIES} JOIN by_function b ON r.trigger = b.trigger_ AND r.kind = 1 AND r.key = b.key_ "
+            "ORDER BY b.of_function, b.next_, b.trigger_",
+            {"now_ms": now_ms, "count": count, "each": each, "rest_ms": REST_MS_MAX},
         )
         return [_entry(row) for row in rows]
+
+    def planned_triggers(self) -> list[Signature]:
+        """The triggers with planned runs."""
+        rows = self._connection.execute(
+            "SELECT sig FROM journal_triggers WHERE number IN (SELECT trigger FROM journal_runs WHERE state = 0)"
+        )
+        return [_sig(each) for (each,) in rows]
+
+    def give_up_all(self, sig: Signature) -> None:
+        """Forget the planned runs of a trigger that has ended."""
+        with self._writing():
+            self._connection.execute(
+                "DELETE FROM journal_runs WHERE state = 0 AND trigger = "
+                "(SELECT number FROM journal_triggers WHERE sig = ?)",
+                (sig.raw,),
+            )
+
+    def overdue_events(self, count: int, now_ms: int) -> list[Entry]:
+        """Planned runs of events whose time is over, the oldest first."""
+        return self._entries(
+            "WHERE r.state = 0 AND r.kind = 1 AND r.until_ms < ? ORDER BY r.until_ms LIMIT ?", now_ms, count
+        )
 
     def published_events(self, since_ms: int) -> list[Entry]:
         """The published runs of events that are not older than this."""
         return self._entries(
-            "WHERE event IS NOT NULL AND state = 2 AND kind = ? AND timestamp_ms >= ?", EVENT, since_ms
+            "WHERE e.event IS NOT NULL AND r.state = 2 AND r.kind = 1 AND r.timestamp_ms >= ?", since_ms
         )
 
     def mark(self, entry: Entry, result: str) -> None:
         """Replace the result of a run."""
         with self._writing():
             self._connection.execute(
-                "UPDATE journal_runs SET result = ? WHERE sig = ? AND kind = ? AND key = ?",
-                (result, entry.sig.raw, entry.kind, key_of(entry.kind, entry.payload)),
+                f"UPDATE journal_runs SET result = ? WHERE {_PLACE}",
+                (result, *self._place(entry.sig, entry.kind, entry.payload)),
             )
 
     def plan_again(self, entry: Entry) -> None:
         """Plan a published run of an event once more."""
         with self._writing():
             self._connection.execute(
-                "UPDATE journal_runs SET state = 0, result = NULL, hash = NULL WHERE sig = ? AND kind = ? AND key = ?",
-                (entry.sig.raw, entry.kind, key_of(entry.kind, entry.payload)),
+                f"UPDATE journal_runs SET state = 0, result = NULL, hash = NULL, next_ms = timestamp_ms WHERE {_PLACE}",
+                self._place(entry.sig, entry.kind, entry.payload),
             )
 
     def entry(self, sig: Signature, kind: TriggerType, payload: bytes) -> Entry | None:
         """A run, if the journal has it."""
-        found = self._entries("WHERE sig = ? AND kind = ? AND key = ?", sig.raw, kind, key_of(kind, payload))
+        found = self._entries(
+            "WHERE r.trigger = ? AND r.kind = ? AND r.key = ?", *self._place(sig, kind, payload)
+        )  # fmt: skip
         return found[0] if found else None
 
     def runs_of(self, sig: Signature) -> list[Entry]:
         """The runs of a trigger that the journal still has, the newest first."""
-        return self._entries("WHERE sig = ? ORDER BY timestamp_ms DESC", sig.raw)
+        return self._entries("WHERE t.sig = ? ORDER BY r.timestamp_ms DESC", sig.raw)
 
     def runs_of_event(self, sig: Signature, event: bytes) -> list[Entry]:
         """The runs for an event of a transaction, in whichever block it was; `event` is that of an entry."""
-        return self._entries("WHERE sig = ? AND event = ?", sig.raw, event)
+        return self._entries("WHERE t.sig = ? AND e.event = ?", sig.raw, event)
 
     def fact(self, name: str) -> str | None:
         """A fact that was kept under this name."""
@@ -341,20 +298,70 @@ class Journal:
         with self._writing():
             self._connection.execute("INSERT OR REPLACE INTO journal_facts VALUES (?, ?)", (name, value))
 
-    def _insert(
-        self, sig: Signature, kind: TriggerType, payload: bytes, timestamp_ms: int, until_ms: int, event: bytes | None,
-        now_ms: int,
-    ) -> None:  # fmt: skip
-        self._connection.execute(
-            f"INSERT OR IGNORE INTO journal_runs ({_RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, NULL, NULL, ?)",
-            (sig.raw, kind, key_of(kind, payload), payload, timestamp_ms, until_ms, event, now_ms),
+    def bytes(self) -> int:
+        """The bytes that the rows of the journal take."""
+        (pages,), (free,), (size,) = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+    def _plan(self, dues: Sequence[Due], now_ms: int) -> None:
+        since_ms: dict[bytes, int] = {}
+        for due in dues:
+            since_ms[due.sig.raw] = min(due.timestamp_ms, since_ms.get(due.sig.raw, due.timestamp_ms))
+        self._connection.executemany(
+            "INSERT INTO journal_triggers (sig, since_ms) VALUES (?1, ?2) ON CONFLICT (sig) "
+            "DO UPDATE SET since_ms = ?2 WHERE ?2 < since_ms",
+            [*since_ms.items()],
+        )
+        logs = {due.payload: due for due in dues if due.kind == EVENT}
+        numbers = {payload: self._keep_event(due) for payload, due in logs.items()}
+        rows = [
+            (
+                due.sig.raw,
+                due.kind,
+                numbers.get(due.payload, _time_key(due.kind, due.payload)),
+                due.timestamp_ms,
+                due.until_ms,
+                now_ms,
+            )
+            for due in dues
+        ]
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO journal_runs (trigger, kind, key, timestamp_ms, until_ms, next_ms, written_ms) "
+            "SELECT number, ?2, ?3, ?4, ?5, min(?4, ?6), ?6 FROM journal_triggers WHERE sig = ?1",
+            rows,
         )
 
-    def _keep(self, sig: Signature, kind: TriggerType, payload: bytes, kept: tuple[str, bytes, bytes, int]) -> None:
+    def _keep_event(self, due: Due) -> int:
+        """The number of a log, which is kept once. A gap does not know in which transaction the log was."""
+        hash_, event = sha256(due.payload).digest(), due.event
+        key = None if event is None else event_key(event.log, event.transaction_hash.raw, event.ordinal)
+        self._connection.execute(
+            "INSERT INTO journal_events (hash, payload, event, chain, block) VALUES (?, ?, ?, ?, ?) ON CONFLICT (hash) "
+            "DO UPDATE SET event = excluded.event, block = excluded.block WHERE excluded.event IS NOT NULL",
+            (hash_, due.payload, key, int.from_bytes(due.payload[:32]), 0 if event is None else event.block_number),
+        )
+        return self._event_number(due.payload)
+
+    def _event_number(self, payload: bytes) -> int:
+        row = self._connection.execute(
+            "SELECT number FROM journal_events WHERE hash = ?", (sha256(payload).digest(),)
+        ).fetchone()
+        return -1 if row is None else row[0]
+
+    def _place(self, sig: Signature, kind: TriggerType, payload: bytes) -> tuple[int, int, int]:
+        """The primary key of a run, which may not be there."""
+        row = self._connection.execute("SELECT number FROM journal_triggers WHERE sig = ?", (sig.raw,)).fetchone()
+        key = self._event_number(payload) if kind == EVENT else _time_key(kind, payload)
+        return -1 if row is None else row[0], kind, key
+
+    def _keep(self, place: tuple[int, int, int], kept: tuple[str, bytes, bytes, int]) -> None:
         changed = self._connection.execute(
-            "UPDATE journal_runs SET state = 1, result = ?, body = ?, hash = ?, written_ms = ? "
-            "WHERE sig = ? AND kind = ? AND key = ? AND state = 0",
-            (*kept, sig.raw, kind, key_of(kind, payload)),
+            f"UPDATE journal_runs SET state = 1, result = ?, body = ?, hash = ?, written_ms = ? "
+            f"WHERE {_PLACE} AND state = 0",
+            (*kept, *place),
         ).rowcount
         assert changed == 1, "a run is planned before it has a result"  # noqa: S101 - see `plan`
 
@@ -364,7 +371,7 @@ class Journal:
         )
 
     def _entries(self, condition: LiteralString, *values: int | bytes) -> list[Entry]:
-        rows = self._connection.execute(f"SELECT {_RUN} FROM journal_runs {condition}", values)
+        rows = self._connection.execute(f"{_ENTRIES} {condition}", values)
         return [_entry(row) for row in rows]
 
     @contextmanager
@@ -381,66 +388,18 @@ class Journal:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    sig, kind, _, payload, timestamp_ms, until_ms, event, state, result, body, hash_, written_ms = row
+    sig, kind, payload, timestamp_ms, until_ms, event, state, tries, result, body, hash_, written_ms = row
     return Entry(
-        sig=_sig(sig), kind=kind, payload=payload, timestamp_ms=timestamp_ms, until_ms=until_ms, state=State(state),
-        result=result or "", body=body or b"", hash=hash_ or b"", written_ms=written_ms, event=event or b"",
+        sig=_sig(sig), kind=kind, payload=time_payload(timestamp_ms) if payload is None else payload,
+        timestamp_ms=timestamp_ms, until_ms=until_ms, state=State(state), tries=tries, result=result or "",
+        body=body or b"", hash=hash_ or b"", written_ms=written_ms, event=event or b"",
     )  # fmt: skip
+
+
+def _time_key(kind: TriggerType, payload: bytes) -> int:
+    """The key of a tick, or of the single run, whatever its time."""
+    return 0 if kind == ONCE else int.from_bytes(payload[:32])
 
 
 def _sig(raw: bytes) -> Signature:
     return Signature("0x" + raw.hex())
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Keep every other process from writing. The lock has a file of its own, and ends with the process.
-
-    Closing a second descriptor of the journal itself would end the locks of SQLite (https://sqlite.org/howtocorrupt.html
-    section 2.2).
-    """
-    durable.make_directory(path.parent)
-    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise JournalError(
-                f"another relayer has the journal {path}: stop it, or give this one another `state`"
-            ) from None
-        # SQLite gives the files that it adds the mode of this one.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _connected(path: Path, mode: str = "rwc") -> Generator[sqlite3.Connection]:
-    try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
-    except sqlite3.Error as error:
-        raise JournalError(f"cannot open the journal {path}: {error}") from error
-    try:
-        yield connection
-    except sqlite3.DatabaseError as error:
-        raise JournalError(f"cannot use the journal {path}: {error}") from error
-    finally:
-        connection.close()
-
-
-def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is empty. Raises `JournalError` for a file of another program or of a later format."""
-    ((application,),) = connection.execute("PRAGMA application_id")
-    ((version,),) = connection.execute("PRAGMA user_version")
-    ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
-    if not tables and not application and not version:
-        return True
-    if application != _APPLICATION:
-        raise JournalError(f"{path} is a database of another program, no journal of a relayer: choose another `state`")
-    if version > _FORMAT:
-        raise JournalError(
-            f"the journal {path} has format {version}, and this release knows formats up to {_FORMAT}: a later release "
-            "of Muniment wrote it. Run that release; an older one would forget what is planned"
-        )
-    return False

@@ -13,6 +13,7 @@ from muniment.client.failures import Forged, NotARegistry, Unreachable
 from muniment.protocol.errors import CursorTooOld, DeactivationNotFound, Refusal, TriggerNotFound
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.ipfs.cid import Cid
+from muniment.relayer.journal.entries import Ownership
 from muniment.relayer.schedule.due import Plan
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ class Following:
             elif not self.served.refused(each) and self._may_return(each):
                 active.append(each)
         new = [each for each in active if each.sig not in self.tracked]
-        self.journal.see([each.sig for each in new], self.own_ms())
+        self.journal.see(
+            [Ownership(each.sig, each.signer, Cid.parse(each.function_cid).digest) for each in new], self.own_ms()
+        )
         for each in new:
             try:
                 self.tracked[each.sig] = Tracked(each, Plan.of(each))

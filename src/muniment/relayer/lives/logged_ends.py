@@ -19,7 +19,7 @@ from muniment.protocol.errors import Refusal, UnknownPath
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.log.entries import DeactivationFact
-from muniment.relayer.journal.sqlite import LoggedEnd
+from muniment.relayer.journal.entries import LoggedEnd
 
 if TYPE_CHECKING:
     from muniment.client import AsyncRegistry, Progress

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from muniment.relayer.journal.sqlite import ORPHANED, State
+from muniment.relayer.journal.entries import ORPHANED, State
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.runner.pinning import Incomplete
 from muniment.relayer.schedule.agenda import RETRY_MS
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
     from muniment.relayer.clock import RegistryClock
     from muniment.relayer.figures import Figures
-    from muniment.relayer.journal.sqlite import Entry, Journal
+    from muniment.relayer.journal.entries import Entry
+    from muniment.relayer.journal.sqlite import Journal
     from muniment.relayer.outbox.publication import Published
     from muniment.relayer.runner.caps import Caps
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.journal.sqlite import Entry
+    from muniment.relayer.journal.entries import Entry
 
 # A record that the registry refuses for what it is stays refused.
 _FINAL: Final = (Invalid, Conflicting, TooLarge, TriggerNotFound)

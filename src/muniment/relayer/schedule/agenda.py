@@ -39,9 +39,9 @@ class Agenda:
         """Look at a trigger at this time, and not at the time that was set before."""
         self._wakes.at(sig, at_ms)
 
-    def look_later(self, sig: Signature, pause_ms: int) -> None:
-        """Look at a trigger some time after the last look at any."""
-        self._wakes.at(sig, self._wakes.latest_ms + pause_ms)
+    def time_after(self, pause_ms: int) -> int:
+        """The time so long after the last look at any trigger."""
+        return self._wakes.latest_ms + pause_ms
 
     def forget(self, sig: Signature) -> None:
         """Do not look at a trigger again."""
@@ -62,13 +62,18 @@ class Agenda:
         """Whether the run of an event waits or goes on."""
         return (sig, payload) in self._busy_events
 
-    def wait(self, signer: Address, due: Due) -> None:
+    @property
+    def events(self) -> int:
+        """The runs of events that wait or go on."""
+        return len(self._busy_events)
+
+    def wait(self, function: bytes, signer: Address, due: Due) -> None:
         """Let a run wait for its turn."""
         if due.kind == EVENT:
             self._busy_events.add((due.sig, due.payload))
         else:
             self._busy.add(due.sig)
-        self.turns.put(signer, due)
+        self.turns.put(function, signer, due)
 
     def ended(self, signer: Address, due: Due, seconds: float, now_s: float) -> None:
         """A run of this signer, which was taken from `turns`, ended after so many seconds."""

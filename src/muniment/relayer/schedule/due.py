@@ -61,13 +61,13 @@ class Gap(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """An event on chain that a trigger waits for. `position` is its place in the receipt of its transaction."""
+    """An event on chain that a trigger waits for. `ordinal` is its place among the equal logs of its transaction."""
 
     log: EventPayload
     block_number: int
     block_time_s: int
     transaction_hash: Bytes32
-    position: int
+    ordinal: int
 
 
 class Look(NamedTuple):

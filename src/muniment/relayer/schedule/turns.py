@@ -1,4 +1,7 @@
-"""Whose run is next: signers take turns, so that none holds up the others. The time is a parameter."""
+"""Whose run is next: functions take turns, and the signers of each, so that none holds up the others.
+
+The time is a parameter.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from muniment.protocol.evm.address import Address
     from muniment.relayer.schedule.due import Due
 
@@ -15,10 +20,10 @@ _SHARE: Final = 0.1
 
 
 @dataclass(slots=True)
-class _Queue:
-    """The runs of one signer that wait, how many run, and when the next may begin, in seconds."""
+class _Signer:
+    """How many runs of a signer wait and go on, and when the next may begin, in seconds."""
 
-    waiting: deque[Due] = field(default_factory=deque["Due"])
+    waiting: int = 0
     running: int = 0
     rests_until_s: float = 0.0
 
@@ -32,46 +37,70 @@ class Turns:
 
     places: int
     is_open: bool
-    _queues: OrderedDict[Address, _Queue] = field(default_factory=OrderedDict["Address", _Queue], init=False)
+    # By the digest of the function; each has a run that waits.
+    _functions: OrderedDict[bytes, OrderedDict[Address, deque[Due]]] = field(
+        default_factory=OrderedDict[bytes, "OrderedDict[Address, deque[Due]]"], init=False
+    )
+    _signers: dict[Address, _Signer] = field(default_factory=dict["Address", _Signer], init=False)
     _running: int = field(default=0, init=False)
 
-    def put(self, signer: Address, due: Due) -> None:
+    def put(self, function: bytes, signer: Address, due: Due) -> None:
         """Let a run wait for its turn."""
-        self._queues.setdefault(signer, _Queue()).waiting.append(due)
+        self._functions.setdefault(function, OrderedDict()).setdefault(signer, deque()).append(due)
+        self._signers.setdefault(signer, _Signer()).waiting += 1
 
     def take(self, now_s: float) -> tuple[Address, Due] | None:
         """The next run to begin; None: no place is free, or every signer with waiting runs has to wait."""
         if self._running >= self.places:
             return None
-        for signer, queue in self._queues.items():
-            if not queue.waiting or (self.is_open and (queue.running or now_s < queue.rests_until_s)):
-                continue
-            due = queue.waiting.popleft()
-            queue.running += 1
-            self._running += 1
-            self._queues.move_to_end(signer)
-            return signer, due
-        return None
+        function, signer = next(self._ready(now_s), (b"", None))
+        if signer is None:
+            return None
+        queues = self._functions[function]
+        due = queues[signer].popleft()
+        queues.move_to_end(signer)
+        if not queues[signer]:
+            del queues[signer]
+        self._functions.move_to_end(function)
+        if not queues:
+            del self._functions[function]
+        self._signers[signer].waiting -= 1
+        self._signers[signer].running += 1
+        self._running += 1
+        return signer, due
 
     def ended(self, signer: Address, seconds: float, now_s: float) -> None:
         """A run of this signer ended after so many seconds."""
-        queue = self._queues[signer]
-        queue.running -= 1
+        state = self._signers[signer]
+        state.running -= 1
         self._running -= 1
-        queue.rests_until_s = now_s + seconds * max(0.0, 1 / (_SHARE * self.places) - 1)
-        for each in [name for name, held in self._queues.items() if self._is_idle(held, now_s)]:
-            del self._queues[each]
+        state.rests_until_s = now_s + seconds * max(0.0, 1 / (_SHARE * self.places) - 1)
+        for each in [name for name, held in self._signers.items() if self._is_idle(held, now_s)]:
+            del self._signers[each]
 
     def seconds_to_wait(self, now_s: float) -> float | None:
         """The seconds until a resting signer may go on; None: only an end of a run can let another begin."""
-        rests = [each.rests_until_s for each in self._queues.values() if each.waiting and not each.running]
+        rests = [each.rests_until_s for each in self._signers.values() if each.waiting and not each.running]
         return max(0.0, min(rests) - now_s) if rests and self._running < self.places else None
 
     @property
     def count(self) -> int:
         """The runs that wait or run."""
-        return self._running + sum(len(each.waiting) for each in self._queues.values())
+        return self._running + self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """The runs that wait."""
+        return sum(each.waiting for each in self._signers.values())
+
+    def _ready(self, now_s: float) -> Iterator[tuple[bytes, Address]]:
+        """Functions and signers with a run that may begin, the next one first."""
+        for function, queues in self._functions.items():
+            for signer in queues:
+                state = self._signers[signer]
+                if not self.is_open or (not state.running and now_s >= state.rests_until_s):
+                    yield function, signer
 
     @staticmethod
-    def _is_idle(queue: _Queue, now_s: float) -> bool:
-        return not queue.waiting and not queue.running and now_s >= queue.rests_until_s
+    def _is_idle(signer: _Signer, now_s: float) -> bool:
+        return not signer.waiting and not signer.running and now_s >= signer.rests_until_s

@@ -129,7 +129,7 @@ class Trials:
             raise ValueError(f"the transaction has {len(logs)} logs, which are numbered from 0")
         pin = await pins.pin_event(asked.chain_id, block_hash)
         log = _log_of(pin, logs[asked.position])
-        return Occurrence(log, pin.number, pin.time_s, asked.transaction_hash, asked.position)
+        return Occurrence(log, pin.number, pin.time_s, asked.transaction_hash, 0)
 
     async def _ask(self, chain_id: int, call: Call) -> object:
         """The answer of the first node that gives one. Raises `ValueError`, `Incomplete`."""
