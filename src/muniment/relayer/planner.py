@@ -57,7 +57,7 @@ class Planner:
         if due.sig in self.following.tracked and due.kind != EVENT:
             self.agenda.look_at(due.sig, next_ms)
         elif next_ms:
-            self.journal.tried(due, next_ms)
+            self.journal.tried(due, "no-answer", next_ms)
 
     def look(self, now_ms: int) -> bool:
         """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at."""

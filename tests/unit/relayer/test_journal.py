@@ -73,13 +73,13 @@ def test_a_run_is_planned_then_ran_then_published(journal: Journal) -> None:
     journal.plan([tick(100)], 101)
     [planned] = journal.unfinished(State.PLANNED)
     assert (planned.sig, planned.kind, planned.payload, planned.until_ms) == (SIG, 0, time_payload(100), 160)
-    assert journal.known(SIG) == (Seen(90, 0), 0, 0, None)
+    assert journal.known(SIG) == (Seen(90, 0), 0, 0, None, 0)
 
     journal.ran(tick(100), "intents", b"bytes", HASH, 102)
     assert journal.unfinished(State.PLANNED) == []
     [ran] = journal.unfinished(State.RAN)
     assert (ran.body, ran.result, ran.hash) == (b"bytes", "intents", HASH)
-    assert journal.known(SIG) == (Seen(90, 100), 0, 0, None)
+    assert journal.known(SIG) == (Seen(90, 100), 0, 0, None, 0)
 
     journal.published(ran, 103)
     assert journal.unfinished(State.RAN) == []
@@ -198,12 +198,12 @@ def test_neither_600_events_of_a_trigger_that_rests_nor_600_without_a_result_are
     journal.plan(events(OTHER, 100, 600), 200)
     journal.failed(SIG, 3, 2_000)
     for due in events(OTHER, 100, 600):
-        journal.tried(due, 1_500)
+        journal.tried(due, "no-block", 1_500)
     see(journal, 1, third)
     journal.plan(events(third, 900, 1), 200)
     assert waiting(journal, now_ms=1_000, count=10) == [(third, 900)]
     assert waiting(journal, now_ms=1_500)[:3] == [(third, 900), (OTHER, 500), (OTHER, 501)]
-    assert [each.tries for each in journal.waiting_events(2, 2, 1_500)] == [0, 1]
+    assert [(each.tries, each.answer) for each in journal.waiting_events(2, 2, 1_500)] == [(0, ""), (1, "no-block")]
     overdue = journal.overdue_events(1_000, 1_500)
     assert {each.sig for each in overdue} == {SIG, OTHER}
     assert max(each.timestamp_ms for each in overdue) < 500
@@ -220,7 +220,7 @@ def test_one_event_of_each_of_600_triggers_of_one_wallet_is_not_in_the_way(journ
         if how == "rests":
             journal.failed(due.sig, 3, 2_000)
         elif how == "tried":
-            journal.tried(due, 2_000)
+            journal.tried(due, "no-block", 2_000)
     journal.plan(events(SIG, 700, 1), 700)
     assert (SIG, 700) in waiting(journal, now_ms=900, count=2)
     assert len(waiting(journal, now_ms=900, count=500, each=8)) == (9 if how == "waits" else 1)
@@ -263,7 +263,7 @@ def test_failures_and_facts_are_kept(path: Path) -> None:
         journal.keep_fact("relayer", "0x1")
         journal.keep_fact("relayer", "0x2")
     with Journal.open(path) as journal:
-        assert journal.known(SIG) == (Seen(100, 0), 3, 5_000, None)
+        assert journal.known(SIG) == (Seen(100, 0), 3, 5_000, None, 0)
         assert journal.fact("relayer") == "0x2"
 
 
@@ -397,7 +397,7 @@ def test_a_journal_of_format_1_is_converted_at_its_first_start(path: Path) -> No
         pass
     for _ in range(2):
         with Journal.open(path) as journal:
-            assert journal.known(SIG) == (Seen(90, 100), 3, 700, None)
+            assert journal.known(SIG) == (Seen(90, 100), 3, 700, None, 0)
             assert journal.unended() == [SIG]
             assert journal.logged_end(OTHER, Address.parse("0x" + "01" * 20)) == ENDING
             assert journal.fact("relayer") == "0x1"

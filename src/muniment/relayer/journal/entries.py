@@ -38,12 +38,16 @@ class Ownership(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the journal has of a trigger. `failures` are those in sequence; `ended_ms` is set once its end was seen."""
+    """What the journal has of a trigger. `failures` are those in sequence; `ended_ms` is set once its end was seen.
+
+    `told_ms` is when it was last noted that its runs are skipped; 0: never.
+    """
 
     seen: Seen
     failures: int
     rests_until_ms: int
     ended_ms: int | None
+    told_ms: int = 0
 
 
 class LoggedEnd(NamedTuple):
@@ -58,7 +62,7 @@ class LoggedEnd(NamedTuple):
 class Entry:
     """A run in the journal. `body` has the bytes to publish while the run is `RAN`; `event` names its event.
 
-    `tries` were made that had no result.
+    `tries` were made that had no result, the last with this `answer`; it is not tried again before `next_ms`.
     """
 
     sig: Signature
@@ -68,6 +72,8 @@ class Entry:
     until_ms: int
     state: State
     tries: int
+    next_ms: int
+    answer: str
     result: str
     body: bytes
     hash: bytes

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 FORMAT: Final = 2
 # A log is kept once, in `journal_events`, however many triggers wait for it: `hash` is that of its payload, which names
 # it in its block, and `event` names it in any block. The key of a run is the number of its event, or the time of its
-# tick, or 0 for a single run; so the payload of a tick is not kept. A planned run is tried from `next_ms` on.
+# tick, or 0 for a single run; so the payload of a tick is not kept. A planned run is tried from `next_ms` on; `answer`
+# is the code of the last try. Of a trigger, `sent_ms` is when the newest run with intents ended, `life_ms` how long
+# those of the newest run that was too late were good, and `told_ms` when it was last noted that runs are skipped.
 TABLES: Final[LiteralString] = """
 CREATE TABLE journal_triggers (
   number INTEGER PRIMARY KEY, sig BLOB NOT NULL UNIQUE, signer BLOB NOT NULL DEFAULT x'',
   function BLOB NOT NULL DEFAULT x'', since_ms INTEGER NOT NULL, decided_ms INTEGER NOT NULL DEFAULT 0,
-  failures INTEGER NOT NULL DEFAULT 0, rests_until_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER, ended_by BLOB
+  failures INTEGER NOT NULL DEFAULT 0, rests_until_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER, ended_by BLOB,
+  sent_ms INTEGER NOT NULL DEFAULT 0, life_ms INTEGER NOT NULL DEFAULT 0, told_ms INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE journal_events (
   number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, payload BLOB NOT NULL, event BLOB, chain INTEGER NOT NULL,
@@ -32,7 +35,7 @@ CREATE INDEX journal_events_by_block ON journal_events (chain, block);
 CREATE TABLE journal_runs (
   trigger INTEGER NOT NULL, kind INTEGER NOT NULL, key INTEGER NOT NULL, timestamp_ms INTEGER NOT NULL,
   until_ms INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
-  next_ms INTEGER NOT NULL, result TEXT, body BLOB, hash BLOB, written_ms INTEGER NOT NULL,
+  next_ms INTEGER NOT NULL, answer TEXT, result TEXT, body BLOB, hash BLOB, written_ms INTEGER NOT NULL,
   PRIMARY KEY (trigger, kind, key)
 ) WITHOUT ROWID;
 CREATE INDEX journal_runs_unfinished ON journal_runs (state, timestamp_ms) WHERE state < 2;
@@ -44,9 +47,6 @@ CREATE TABLE journal_logged_ends (
   sig BLOB NOT NULL, signer BLOB NOT NULL, ended_by BLOB NOT NULL, PRIMARY KEY (sig, signer)
 ) WITHOUT ROWID;
 CREATE TABLE journal_facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE journal_told (
-  trigger INTEGER NOT NULL, reason TEXT NOT NULL, told_ms INTEGER NOT NULL, PRIMARY KEY (trigger, reason)
-) WITHOUT ROWID;
 """
 _OLD: Final = ("journal_triggers", "journal_runs", "journal_logged_ends", "journal_facts")
 # Ticks and single runs have their time in place of a payload.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _PLACE: Final[LiteralString] = "trigger = ? AND kind = ? AND key = ?"
 _ENTRIES: Final[LiteralString] = (
-    "SELECT t.sig, r.kind, e.payload, r.timestamp_ms, r.until_ms, e.event, r.state, r.tries, r.result, r.body, r.hash, "
-    "r.written_ms FROM journal_runs r JOIN journal_triggers t ON t.number = r.trigger "
+    "SELECT t.sig, r.kind, e.payload, r.timestamp_ms, r.until_ms, e.event, r.state, r.tries, r.next_ms, r.answer, "
+    "r.result, r.body, r.hash, r.written_ms FROM journal_runs r JOIN journal_triggers t ON t.number = r.trigger "
     "LEFT JOIN journal_events e ON r.kind = 1 AND e.number = r.key"
 )
 # Of each trigger that does not rest, the oldest runs that may be tried; of those, in turn by function and by signer.
@@ -108,10 +108,11 @@ class Journal:
     def known(self, sig: Signature) -> Known | None:
         """What is remembered of a trigger; None if it was never seen."""
         row = self._connection.execute(
-            "SELECT since_ms, decided_ms, failures, rests_until_ms, ended_ms FROM journal_triggers WHERE sig = ?",
+            "SELECT since_ms, decided_ms, failures, rests_until_ms, ended_ms, told_ms FROM journal_triggers "
+            "WHERE sig = ?",
             (sig.raw,),
         ).fetchone()
-        return None if row is None else Known(Seen(row[0], row[1]), row[2], row[3], row[4])
+        return None if row is None else Known(Seen(row[0], row[1]), *row[2:])
 
     def unended(self) -> list[Signature]:
         """The triggers whose end was never seen."""
@@ -150,9 +151,21 @@ class Journal:
         with self._writing():
             self._plan(dues, now_ms)
 
-    def ran(self, due: Due, result: str, body: bytes, hash_: bytes, now_ms: int) -> None:
-        """Keep the bytes of a run that was planned. Its tick is decided from now on."""
+    def ran(
+        self, due: Due, result: str, body: bytes, hash_: bytes, now_ms: int, *, life_ms: int | None = None,
+        is_told: bool = False,
+    ) -> None:  # fmt: skip
+        """Keep the bytes of a run that was planned. Its tick is decided from now on.
+
+        `life_ms` is how long after its time the intents of a run that is too late were good, 0 for one in time. With
+        `is_told` it is a note that runs are skipped.
+        """
         with self._writing():
+            self._connection.execute(
+                "UPDATE journal_triggers SET sent_ms = max(sent_ms, ?), life_ms = coalesce(?, life_ms), "
+                "told_ms = max(told_ms, ?) WHERE sig = ?",
+                (now_ms if result == "intents" else 0, life_ms, now_ms if is_told else 0, due.sig.raw),
+            )
             self._keep(self._place(due.sig, due.kind, due.payload), (result, body, hash_, now_ms))
             self._decide(due.sig, due.timestamp_ms)
 
@@ -180,12 +193,12 @@ class Journal:
             if is_decided:
                 self._decide(due.sig, due.timestamp_ms)
 
-    def tried(self, due: Due, next_ms: int) -> None:
-        """A planned run has no result yet, and is not tried again before `next_ms`."""
+    def tried(self, due: Due, code: str, next_ms: int) -> None:
+        """A planned run has no result yet, for this reason, and is not tried again before `next_ms`."""
         with self._writing(is_flushed=False):
             self._connection.execute(
-                f"UPDATE journal_runs SET tries = tries + 1, next_ms = ? WHERE {_PLACE} AND state = 0",
-                (next_ms, *self._place(due.sig, due.kind, due.payload)),
+                f"UPDATE journal_runs SET tries = tries + 1, answer = ?, next_ms = ? WHERE {_PLACE} AND state = 0",
+                (code, next_ms, *self._place(due.sig, due.kind, due.payload)),
             )
 
     def published(self, entry: Entry, now_ms: int) -> None:
@@ -388,11 +401,12 @@ class Journal:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    sig, kind, payload, timestamp_ms, until_ms, event, state, tries, result, body, hash_, written_ms = row
+    sig, kind, payload, timestamp_ms, until_ms, event, state, tries, next_ms, answer, result, body, hash_, at_ms = row
     return Entry(
         sig=_sig(sig), kind=kind, payload=time_payload(timestamp_ms) if payload is None else payload,
-        timestamp_ms=timestamp_ms, until_ms=until_ms, state=State(state), tries=tries, result=result or "",
-        body=body or b"", hash=hash_ or b"", written_ms=written_ms, event=event or b"",
+        timestamp_ms=timestamp_ms, until_ms=until_ms, state=State(state), tries=tries, next_ms=next_ms,
+        answer=answer or "", result=result or "", body=body or b"", hash=hash_ or b"", written_ms=at_ms,
+        event=event or b"",
     )  # fmt: skip
 
 
