@@ -38,6 +38,7 @@ RUNS_PER_TRIGGER_AND_DAY_MAX: Final = 500
 INTENTS_PER_DAY_MAX: Final = 2_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LISTS: Final = ("signers", "functions", "chains")
+_Text = Annotated[str, Meta(min_length=1)]
 _Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 # Digits of a uint256, as `executionFeeLimit` has them.
 _Fee = Annotated[str, Meta(pattern=r"\A(0|[1-9][0-9]{0,77})\Z")]
@@ -68,10 +69,10 @@ class RelayerSettingError(ValueError):
 
 class _Relayer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     registry: str
-    operator_key_file: str | None = None
-    state: str = "relayer.db"
-    protocol: str = "Mimic"
-    chains_file: str | None = None
+    operator_key_file: _Text | None = None
+    state: _Text = "relayer.db"
+    protocol: _Text = "Mimic"
+    chains_file: _Text | None = None
     signers: list[str] = []
     functions: list[str] = []
     chains: list[int | str] = []
@@ -248,7 +249,9 @@ def _operator_key(path: Path) -> tuple[str, bool]:
     try:
         key, mode = read_text(path).strip(), path.stat().st_mode
     except (OSError, ValueError) as error:
-        raise RelayerSettingError(f"relayer.operator_key_file cannot be read: {error}") from error
+        raise RelayerSettingError(
+            f"relayer.operator_key_file cannot be read: {path}: {getattr(error, 'strerror', error)}"
+        ) from error
     if not key:
         raise RelayerSettingError(f"relayer.operator_key_file: {path} is empty")
     return key, bool(mode & _OTHERS)

@@ -281,6 +281,17 @@ def test_a_planned_run_can_be_given_up_and_no_other(journal: Journal) -> None:
 
 
 @pytest.mark.programs
+@pytest.mark.parametrize("name", ["folder", "file/relayer.db"])
+def test_a_place_that_can_hold_no_journal_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(JournalError, match=rf"{name} cannot be opened \(.+\): `state` names its file"),
+        Journal.open(tmp_path / name),
+    ):
+        pass
+
+
 def test_one_process_writes_and_others_read(path: Path) -> None:
     opening = (
         "import sys, pathlib\nfrom muniment.relayer.journal.sqlite import Journal\n"

@@ -85,6 +85,7 @@ def test_any_opens_the_lists_that_are_not_set(tmp_path: Path) -> None:
         ("x = 1\n" + HEAD, "x is unknown; known are relayer, price, fees"),
         (HEAD + LISTS + "sginers = []\n", "relayer.sginers is unknown: write signers = ["),
         (HEAD + LISTS + "intents_per_day_max = 0\n", "relayer.intents_per_day_max is wrong: write a whole number"),
+        (HEAD + LISTS + 'state = ""\n', "relayer.state is wrong: write state = "),
         (HEAD + LISTS + "health_port = 65536\n", "relayer.health_port is wrong: write health_port = 9108"),
         (HEAD + LISTS.replace(SIGNER.lower(), "0x12"), "relayer.signers: "),
         (HEAD + LISTS.replace(CID, "Qm"), "relayer.functions: "),

@@ -61,17 +61,24 @@ def _locked(path: Path) -> Generator[None]:
     Closing a second descriptor of the journal itself would end the locks of SQLite (https://sqlite.org/howtocorrupt.html
     section 2.2).
     """
-    durable.make_directory(path.parent)
-    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        durable.make_directory(path.parent)
+        descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # SQLite gives the files that it adds the mode of this one.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if descriptor is not None:
+            os.close(descriptor)
+        if isinstance(error, BlockingIOError):
             raise JournalError(
                 f"another relayer has the journal {path}: stop it, or give this one another `state`"
             ) from None
-        # SQLite gives the files that it adds the mode of this one.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        raise JournalError(
+            f"the journal {path} cannot be opened ({error.strerror}): `state` names its file, such as relayer.db"
+        ) from error
+    try:
         yield
     finally:
         os.close(descriptor)
