@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from eth_abi.codec import ABIDecoder, ABIEncoder
-from eth_abi.decoding import ByteStringDecoder, ContextFramesBytesIO
+from eth_abi.decoding import AddressDecoder, BytesDecoder, ByteStringDecoder, ContextFramesBytesIO
 from eth_abi.exceptions import InsufficientDataBytes
 from eth_abi.registry import ABIRegistry, BaseEquals, registry
 
@@ -88,9 +88,26 @@ class _BytesDecoder(ByteStringDecoder):
         return data
 
 
+class _AddressDecoder(AddressDecoder):
+    """An address whose padding may be anything, as viem, ethers and contracts before Solidity 0.8 take it."""
+
+    def validate_padding_bytes(self, value: Any, padding_bytes: bytes) -> None:
+        """Take any."""
+
+
+class _FixedBytesDecoder(BytesDecoder):
+    """`bytesN` whose padding may be anything, as `_AddressDecoder` takes it."""
+
+    def validate_padding_bytes(self, value: Any, padding_bytes: bytes) -> None:
+        """Take any."""
+
+
 def _registry() -> ABIRegistry:
     decoders = registry.copy()
-    decoders.unregister_decoder("bytes")
+    for label in ("address", "bytes<M>", "bytes"):
+        decoders.unregister_decoder(label)
+    decoders.register_decoder(BaseEquals("address"), _AddressDecoder, label="address")
+    decoders.register_decoder(BaseEquals("bytes", with_sub=True), _FixedBytesDecoder, label="bytes<M>")
     decoders.register_decoder(BaseEquals("bytes", with_sub=False), _BytesDecoder, label="bytes")
     return decoders
 
@@ -155,7 +172,8 @@ class Abi:
         """The value of `{"abiType", "value"}` as text. Raises `Stop`, also where data are short.
 
         Tuples and arrays become JSON lists of texts. A tuple with dynamic members may stand with its offset, as a
-        struct is returned, or without, as several values are; what can be read as both is what encodes to these bytes.
+        struct is returned, or without, as several values are; what can be read as both is what encodes to these bytes,
+        or, where padding is not zero, to the most similar ones.
         """
         given, value = _param(_json(text))
         kind, data = self._type(given), _bytes(value)
@@ -164,7 +182,7 @@ class Abi:
     def _decode(self, kind: _Type, data: bytes) -> Any:
         if not kind.text.startswith("(") or kind.length is not None or not kind.dynamic:
             return self._read((kind,), data)[0]
-        readings: list[Any] = []
+        readings: list[tuple[int, Any]] = []
         failure: Stop | None = None
         for types, whole in (((kind,), False), (kind.parts, True)):
             try:
@@ -175,13 +193,13 @@ class Abi:
                 failure = stop
                 continue
             encoded = self._encode([_Value(each, value) for each, value in zip(types, values, strict=True)])
-            reading = values if whole else values[0]
-            if encoded == data:
+            reading, apart = values if whole else values[0], _words_apart(encoded, data)
+            if not apart:
                 return reading
-            readings.append(reading)
+            readings.append((apart, reading))
         if not readings and failure:
             raise failure
-        return readings[0]
+        return min(readings, key=lambda each: each[0])[1]
 
     def _read(self, types: Sequence[_Type], data: bytes) -> tuple[Any, ...]:
         texts = [each.text.replace("string", "bytes") for each in types]
@@ -205,6 +223,12 @@ class Abi:
         self._steps_left -= steps
         if self._steps_left < 0:
             raise Stop("limit-abi", f"more than {ABI_STEPS_MAX} steps of encoding and decoding")
+
+
+def _words_apart(one: bytes, other: bytes) -> int:
+    """How many words of 32 bytes differ."""
+    places = range(0, max(len(one), len(other)), _WORD_BYTES)
+    return sum(one[at : at + _WORD_BYTES] != other[at : at + _WORD_BYTES] for at in places)
 
 
 def _parse(text: str, at: int, depth: int) -> tuple[_Type, int]:

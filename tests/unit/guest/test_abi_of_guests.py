@@ -161,6 +161,26 @@ def test_bytes_need_no_padding(padding: str) -> None:
     assert decoded("bytes", f"{32:064x}{2:064x}abcd{padding}") == "0xabcd"
 
 
+DIRTY = "ff" * 12 + ADDRESS[2:]
+
+
+@each_row(
+    ("kind", "data", "text"),
+    [
+        ("address", DIRTY, ADDRESS), ("bytes4", "01020304" + "ff" * 28, "0x01020304"),
+        ("bytes31", "ab" * 32, "0x" + "ab" * 31),
+        ("(address,uint256)", f"{DIRTY}{7:064x}", f'["{ADDRESS}","7"]'), ("address[1]", DIRTY, f'["{ADDRESS}"]'),
+        ("address[]", f"{32:064x}{1:064x}{DIRTY}", f'["{ADDRESS}"]'),
+        ("(address,string)", f"{DIRTY}{64:064x}{1:064x}41{'ff' * 31}", f'["{ADDRESS}","A"]'),
+        # It can be read as with its offset too, which would be encoded less like it.
+        ("(uint256,bytes4,string)", f"{32:064x}01020304{'ff' * 28}{96:064x}{64:064x}{'41' * 64}",
+         f'["32","0x01020304","{"A" * 64}"]'),
+    ],
+)  # fmt: skip
+def test_padding_of_addresses_and_fixed_bytes_is_cut(kind: str, data: str, text: str) -> None:
+    assert decoded(kind, data) == text
+
+
 def test_types_nest_eight_deep() -> None:
     def nested(depth: int) -> str:
         return "(" * depth + "uint256" + ")" * depth
