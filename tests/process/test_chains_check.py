@@ -86,7 +86,7 @@ async def test_json_has_an_object_for_each_url_with_the_generation_of_each_settl
     }  # fmt: skip
     assert (silent["url"], silent["block"], silent["blockAgeSeconds"]) == (2, None, None)
     assert [each["generation"] for each in silent["settlers"]] == [None] * 3
-    assert silent["faults"] == ["does not answer: unreachable"]
+    assert silent["faults"] == ["does not answer: unreachable: ConnectError"]
 
 
 async def test_a_chain_without_settlers_is_fine_and_another_chain_is_a_fault(local: LocalChain) -> None:

@@ -41,11 +41,11 @@ HEADER = {"number": "0x1", "timestamp": "0x2"}
     ("reply", "reason"),
     [
         pytest.param((500, {}, b""), "http-500", id="server error"),
-        pytest.param((429, {}, b""), "http-429", id="too many requests"),
+        pytest.param((429, {}, b""), "limited", id="too many requests"),
         pytest.param((302, {"location": "http://169.254.169.254/"}, b""), "http-302", id="redirect"),
         pytest.param((200, {}, b"<html>"), "garbage", id="HTML"),
         pytest.param((200, {}, b"[" * 100_000), "garbage", id="deep nesting"),
-        pytest.param((200, {}, b'{"error": {"code": -32600}}'), "garbage", id="no batch"),
+        pytest.param((200, {}, b'{"error": {"code": -32600}}'), "refused", id="no batch"),
         pytest.param((200, {}, b"[1, 2, 3]"), "garbage", id="batch of numbers"),
         pytest.param((200, {}, b'[{"id": []}, {"id": 1}, {"id": 2}]'), "garbage", id="an id that is a list"),
         pytest.param((200, {}, b'[{"id": 0}, {"id": true}, {"id": 2}]'), "garbage", id="an id that is true"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from chain import CHAIN_TESTS, encoded, selector
 from muniment.chains.catalogue import NATIVE
+from muniment.chains.gas import measure_gas
 from muniment.chains.prices import StaticPrices
+from muniment.chains.rpc import Endpoint
 from muniment.guest.types import Answer, Question
 from muniment.protocol.evm.address import Address
 from muniment.relayer.runner.answers import Answers
@@ -109,6 +114,71 @@ async def test_a_node_without_the_state_of_the_block_makes_the_run_incomplete(no
     assert caught.value.code == "no-answer"
 
 
+def failing(code: int, message: str, method: str = "eth_call") -> Callable[[Json, Json], Json]:
+    """What changes the answers of a method to an error."""
+
+    def change(call: Json, answer: Json) -> Json:
+        refused = {"jsonrpc": "2.0", "id": call["id"], "error": {"code": code, "message": message}}
+        return refused if call["method"] == method else answer
+
+    return change
+
+
+async def test_a_call_that_a_node_cannot_make_is_no_failure_of_the_contract(nodal: Nodal) -> None:
+    token = nodal.chain.deploy("MockERC20", "Test", "T", 6)
+    failed = nodal.node(failing(-32603, "internal error"))
+    pins = nodal.pins(failed)
+    with pytest.raises(Incomplete) as caught:
+        await run(nodal, pins)(balance_call(token))
+    assert caught.value.text == f"too few nodes of chain {CHAIN_ID} answer (refused-call: internal error)"
+    (node,) = pins.nodes[CHAIN_ID].nodes
+    assert node.rests_until_s == 0, "one function's call makes no node rest"
+    answers = run(nodal, nodal.pins(failed, nodal.chain.url, nodal.node()))
+    assert (await answers(balance_call(token))).data == f"0x{0:064x}"
+
+
+async def test_a_node_whose_quota_is_used_up_rests_and_the_others_answer(nodal: Nodal) -> None:
+    token = nodal.chain.deploy("MockERC20", "Test", "T", 6)
+    limited = nodal.node(failing(-32016, "over rate limit"))
+    pins = nodal.pins(limited, nodal.chain.url, nodal.node())
+    answers = run(nodal, pins)
+    for _ in range(3):
+        assert (await answers(balance_call(token))).success
+    asked = [call["method"] for calls in nodal.proxies[0].requests for call in calls]
+    assert asked.count("eth_call") == 1
+    assert pins.nodes[CHAIN_ID].nodes[0].rests_until_s > nodal.now_s
+
+
+async def test_a_node_that_takes_no_hash_of_a_block_is_said_to_take_none(nodal: Nodal) -> None:
+    refusal = failing(-32602, "invalid argument 1: cannot unmarshal object into string", "eth_getBalance")
+    with pytest.raises(Incomplete) as caught:
+        await run(nodal, nodal.pins(nodal.node(refusal)))(balance_call(OWNER))
+    assert "EIP-1898" in caught.value.text
+
+
+async def test_a_node_that_gives_a_call_less_gas_is_named_and_its_lack_of_gas_is_no_answer(nodal: Nodal) -> None:
+    burning = Address.parse("0x" + "b1" * 20)
+    nodal.chain.ask("anvil_setCode", burning, "0x5b600056")  # JUMPDEST PUSH1 0 JUMP
+
+    def capped(call: Json, answer: Json) -> Json:
+        if call["method"] != "eth_call" or int(call["params"][0].get("gas", "0x0"), 16) <= 20_000_000:
+            return answer
+        asked = {**call, "params": [{**call["params"][0], "gas": hex(20_000_000)}, *call["params"][1:]]}
+        return httpx2.post(nodal.chain.url, json=asked, timeout=60, trust_env=False).json()
+
+    pins = nodal.pins(nodal.chain.url, nodal.node(capped))
+    nodes = pins.nodes[CHAIN_ID]
+    with capture_logs() as lines:
+        assert await measure_gas(nodes) == [nodes.nodes[1]]
+    assert [(line["event"], line["url"]) for line in lines] == [("a node gives a call less gas", 2)]
+    with pytest.raises(Incomplete) as caught:
+        await run(nodal, pins)(balance_call(burning))
+    assert "less than 25000000 gas" in caught.value.text
+    nodes.nodes[1].endpoint = Endpoint(nodal.node())
+    assert await measure_gas(nodes) == []
+    assert await run(nodal, pins)(balance_call(burning)) == Answer(success=False, error=FAILED)
+
+
 async def test_balances_come_by_one_call_and_leave_out_zeros(nodal: Nodal) -> None:
     held, empty = (nodal.chain.deploy("MockERC20", "Test", "T", 6) for _ in range(2))
     nodal.chain.mint(held, OWNER, 5)
@@ -128,7 +198,7 @@ async def test_balances_come_by_one_call_and_leave_out_zeros(nodal: Nodal) -> No
     (kept,) = answers.inputs
     assert isinstance(kept.calls, list)
     (call,) = kept.calls
-    asked = {"data": call.data, "gas": hex(30_000_000)}
+    asked = {"data": call.data, "gas": hex(25_000_000)}
     assert nodal.chain.ask("eth_call", asked, {"blockHash": call.block.hash}) == call.answer
     assert kept.params["tokens"] == [f"{CHAIN_ID}:{each.lower()}" for each in (held, empty, NATIVE)]
     assert sum(each["method"] == "eth_call" for calls in nodal.proxies[0].requests for each in calls) == 1

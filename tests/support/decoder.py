@@ -22,3 +22,8 @@ class Decoder:
     size: int = BODY
     frames: Frames = PLAIN
     is_on_loop: bool = True
+
+
+def text_reader(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """A decoder of bytes from one of texts."""
+    return lambda data: read(data.decode("latin-1"))

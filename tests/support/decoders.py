@@ -17,15 +17,12 @@ import httpcore2
 import msgspec
 
 from builders import Bundle
-from decoder import FIELD, KIB, PLAIN, Decoder, Frames
+from decoder import FIELD, KIB, PLAIN, Decoder, Frames, text_reader as _text
 from guest_decoders import GUEST_DECODERS
-from muniment.chains import multicall, prices
+from muniment.chains import prices
 from muniment.chains.tokens import parse_token_list
 from muniment.cli.client import kubo
-from muniment.operate.watch.events import event_in
 from muniment.outgoing.streams import HEAD_BYTES_MAX as ANSWER_HEAD_BYTES_MAX, PIECE_BYTES_MAX, _Heads
-from muniment.protocol.evm import abi
-from muniment.protocol.evm.hex import data_of, quantity_of
 from muniment.protocol.evm.sign_in import normal_form, read_sign_in
 from muniment.protocol.evm.struct_types import read_types
 from muniment.protocol.evm.words import WORDS, Misfit
@@ -63,14 +60,11 @@ from muniment.service.resources.triggers.listing import TriggerQuery
 from muniment.service.resources.webhooks.sending import check_url, retry_after_s
 from muniment.service.resources.webhooks.types import URL_LENGTH_MAX, WebhookUrl
 from muniment.service.server.reader import HEAD_BYTES_MAX, RequestReader
+from node_decoders import NODE_DECODERS
 from tlog_decoders import TLOG_DECODERS
 
 _USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 _NO_TOKENS = Catalogue(lambda _token, _chain: None, str)
-
-
-def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
-    return lambda data: read(data.decode("latin-1"))
 
 
 def _kinds(kind: type[ProvedText] = ProvedText) -> Iterator[type[ProvedText]]:
@@ -185,6 +179,7 @@ DECODERS: tuple[Decoder, ...] = (
     *_texts(),
     *TLOG_DECODERS,
     *GUEST_DECODERS,
+    *NODE_DECODERS,
     Decoder(
         "heads of an answer",
         _answer_heads,
@@ -202,7 +197,7 @@ DECODERS: tuple[Decoder, ...] = (
             "json_text._HALF_PAIR compile",
             "json_text._repeated_name loads",
             "http._body_source.source parse_json",
-            "evm._ask parse_json",
+            "evm._value parse_json",
         ),
         frames=JSON_FRAMES,
     ),
@@ -495,30 +490,6 @@ DECODERS: tuple[Decoder, ...] = (
         (*PLAIN, (b"https://", b""), (b"https://[", b"]/"), (b"https://a/", b"")),
     ),
     Decoder("the Retry-After of a receiver", _text(lambda text: retry_after_s(text, 0)), ()),
-    Decoder("data of a node", _text(data_of), (), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
-    Decoder("a quantity of a node", _text(quantity_of), ("evm._QUANTITY compile",), frames=(*PLAIN, (b"0x", b""))),
-    Decoder(
-        "ABI data",
-        lambda data: abi.decode((abi.ListOf(abi.BYTES), abi.ListOf(abi.UINT256)), data),
-        ("evm.decode itself",),
-        frames=(*PLAIN, (bytes(31) + b"\x40" + bytes(31) + b"\x40" + bytes(30) + b"\x10\x00", b"")),
-    ),
-    Decoder(
-        "an answer of Multicall3",
-        lambda data: multicall.decode_aggregate3(data, 4_096),
-        ("evm.decode_aggregate3 itself",),
-        frames=(*PLAIN, (bytes(31) + b"\x20" + bytes(30) + b"\x10\x00", b"")),
-    ),
-    Decoder(
-        "an answer of the one-shot reader",
-        lambda data: multicall.decode_one_shot(data, 300),
-        ("evm.decode_one_shot itself",),
-    ),
-    Decoder(
-        "a log of a node",
-        lambda data: event_in({"topics": ["0x" + data.decode("latin-1")] * 2, "data": data.decode("latin-1")}),
-        ("evm._ask convert",),
-    ),
     Decoder(
         "an answer of a price API",
         prices._answers,

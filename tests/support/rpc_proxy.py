@@ -18,7 +18,8 @@ Reply = tuple[int, dict[str, str], bytes]
 class RpcProxy:
     """An HTTP server on a free port. `change` may replace each JSON-RPC answer, given its request.
 
-    With `reply`, which a test may set at any time, every request gets that answer.
+    With `reply`, which a test may set at any time, every request gets that answer; with `answers`, the one that
+    this gives for the request.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class RpcProxy:
         *,
         change: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None = None,
         reply: Reply | None = None,
+        answers: Callable[[Any], Reply] | None = None,
     ) -> None:
         self.requests: list[list[dict[str, Any]]] = []
         self.reply = reply
@@ -39,7 +41,9 @@ class RpcProxy:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 calls = json.loads(body)
                 outer.requests.append(calls)
-                status, headers, content = outer.reply or outer.passed_on(upstream, calls, change)
+                status, headers, content = (
+                    outer.reply or (answers and answers(calls)) or outer.passed_on(upstream, calls, change)
+                )
                 self.send_response(status)
                 for name, value in {**headers, "content-length": str(len(content))}.items():
                     self.send_header(name, value)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import structlog
+
 from muniment.outgoing import Unreachable
 
 if TYPE_CHECKING:
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Hashable)
 
 # Failures that the question may have caused: a call that takes long or answers much. The node does not rest for them.
-_OF_THE_QUESTION: Final = frozenset({"timeout", "too-large"})
+REFUSED_CALL: Final = "refused-call"
+_OF_THE_QUESTION: Final = frozenset({"timeout", "too-large", REFUSED_CALL})
+
+_log = structlog.get_logger(__name__)
 
 
 class DisagreementError(Exception):
@@ -55,6 +60,7 @@ async def _ask(nodes: Nodes, node: Node, ask: Callable[[Node], Awaitable[T | Non
     try:
         found = await ask(node)
     except Unreachable as error:
+        _log.warning("node failed", chain=nodes.chain.id, url=node.number, reason=error.reason, text=str(error))
         if error.reason not in _OF_THE_QUESTION:
             nodes.failed(node, error.reason)
         return error

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from muniment.chains.rpc import Call, Failed, ask
-from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.chains import rpc
+from muniment.chains.rpc import Call, Endpoint, check_given
+from muniment.outgoing import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES_MAX, Outgoing, Unreachable
 from muniment.protocol.evm.hex import data_of, quantity_of
 
 if TYPE_CHECKING:
@@ -19,10 +20,9 @@ _HASH_BYTES: Final = 32
 # Most public nodes allow this range; hosted nodes document 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
 BLOCKS_FIRST: Final = 1_000
 BLOCKS_MAX: Final = 10_000
+CALLS_MAX: Final = rpc.CALLS_MAX
 # After this many accepted ranges, a refused size is tried again: the node or its quota may have changed.
 _FITTED_MAX: Final = 100
-# Calls in one request. A block comes with the hashes of its transactions, some 100 KB; answers are read up to 8 MiB.
-CALLS_MAX: Final = 50
 # The reason of a failure: the node lacks blocks that another node had.
 BEHIND: Final = "behind"
 # As in a chains file: databases and JSON hold numbers up to this one exactly.
@@ -91,12 +91,19 @@ class Node:
 
     number: int
     url: str = field(repr=False)
+    endpoint: Endpoint = field(init=False, repr=False)
     span: Span = field(default_factory=Span)
     failures: int = 0
     failing_since_s: float | None = None
     behind_since_s: float | None = None
     rests_until_s: float = 0
     is_checked: bool = False
+    # Whether it gives a call less gas than was asked: then a call that runs out of gas is not the contract's failure.
+    is_short_of_gas: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin without knowledge of what the node takes."""
+        self.endpoint = Endpoint(self.url)
 
 
 class Look(NamedTuple):
@@ -131,14 +138,19 @@ class Nodes:
         return max(0.0, min(node.rests_until_s for node in self.nodes) - self.now_s())
 
     def failed(self, node: Node, reason: str) -> None:
-        """Let the node rest: longer each time, with a random part, so that processes do not return to it together."""
+        """Let the node rest: longer each time, with a random part, so that processes do not return to it together.
+
+        One whose quota is used up rests as long as it says, however many requests have met that.
+        """
         now_s = self.now_s()
+        if reason == "limited" and node.rests_until_s > now_s:
+            return
         rest = min(self.limits.rest_seconds_max, self.limits.rest_seconds_first * 2 ** min(node.failures, 16))
         node.failures += 1
         node.failing_since_s = now_s if node.failing_since_s is None else node.failing_since_s
         if reason == BEHIND and node.behind_since_s is None:
             node.behind_since_s = now_s
-        node.rests_until_s = now_s + rest * (0.5 + self.chance() / 2)
+        node.rests_until_s = max(now_s + rest * (0.5 + self.chance() / 2), node.endpoint.rests_until_s)
 
     @staticmethod
     def succeeded(node: Node) -> None:
@@ -161,22 +173,20 @@ class Nodes:
 
         Raises `Unreachable`, also for a node of another chain.
         """
-        seconds_max = self.limits.answer_seconds_max
         if not node.is_checked:
-            (chain_id,) = await ask(
-                self.outgoing, node.url, [Call("eth_chainId")], seconds_max=seconds_max, chain_id=self.chain.id
-            )
+            (chain_id,) = await self._ask(node, [Call("eth_chainId")], SMALL_ANSWER_BYTES_MAX)
+            check_given(chain_id)
             if quantity_of(chain_id) != self.chain.id:
                 self.outgoing.node_metrics.node_failed(self.chain.id)
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
-        answers: list[Any] = []
-        for at in range(0, len(calls), CALLS_MAX):
-            answers += await ask(
-                self.outgoing, node.url, calls[at : at + CALLS_MAX],
-                seconds_max=seconds_max, bytes_max=bytes_max, chain_id=self.chain.id,
-            )  # fmt: skip
-        return answers
+        return await self._ask(node, calls, bytes_max)
+
+    async def _ask(self, node: Node, calls: Sequence[Call], bytes_max: int) -> list[Any]:
+        return await node.endpoint.ask(
+            self.outgoing, calls, now_s=self.now_s, seconds_max=self.limits.answer_seconds_max, bytes_max=bytes_max,
+            chain_id=self.chain.id,
+        )  # fmt: skip
 
     async def look(self, node: Node, block: int | None = None) -> Look:
         """Ask a node for the number of its newest block, and for the hash and time of `block`. Raises `Unreachable`."""
@@ -184,6 +194,7 @@ class Nodes:
         if block is not None:
             calls.append(Call("eth_getBlockByNumber", (hex(block), False)))
         number, *blocks = await self.ask(node, calls)
+        check_given(number)
         if (newest := quantity_of(number)) is None or newest > BLOCK_MAX:
             raise Unreachable("garbage", "no block number")
         if block is None:
@@ -287,8 +298,7 @@ def block_hash_in(answer: object, number: int) -> bytes | None:
     """The hash in an answer to `eth_getBlockByNumber`; None when the node lacks the block. Raises `Unreachable`."""
     if answer is None:
         return None
-    if isinstance(answer, Failed):
-        raise Unreachable("refused", answer.message)
+    check_given(answer)
     block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
     found = data_of(block.get("hash"))
     if found is None or len(found) != _HASH_BYTES or quantity_of(block.get("number")) != number:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from muniment.chains import multicall
 from muniment.chains.catalogue import Chain
 from muniment.chains.multicall import Holding, Read
-from muniment.chains.rpc import Call, Failed, ask, eth_call
+from muniment.chains.rpc import Call, Endpoint, Failed, check_given, eth_call
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import data_of, quantity_of
@@ -31,8 +31,6 @@ _ALONE_MAX: Final = 16
 _GAS_ALONE: Final = 10 * multicall.READ_GAS_MAX
 # Halving 300 tokens ends after 9 rounds; regrouping failed tokens may add as many.
 _GROUP_ROUNDS_MAX: Final = 20
-# EIP-1474: the error of a node for calls beyond its rate limit; no token causes it.
-_LIMIT_EXCEEDED: Final = -32005
 # The answer for a token takes 640 characters: 320 bytes of ABI data in hex, for its balance and its allowance.
 _TOKENS_PER_REQUEST: Final = 300
 
@@ -61,6 +59,7 @@ class ChainReading:
 class _Node:
     """The state of a URL."""
 
+    endpoint: Endpoint
     failures: int = 0
     reason: str = ""
     rests_until: float = 0
@@ -77,7 +76,9 @@ class ReadingState:
 
     def node(self, url: str) -> _Node:
         """The state of `url`."""
-        return self.nodes.setdefault(url, _Node())
+        if url not in self.nodes:
+            self.nodes[url] = _Node(Endpoint(url))
+        return self.nodes[url]
 
     def banned(self, chain_id: int, tokens: Sequence[Address]) -> set[Address]:
         """The tokens among `tokens` that burnt the gas of others within the last day."""
@@ -172,6 +173,12 @@ class _Reader:
             return self._reading(head, holdings)
         return self._reading(head, await self._complete(head.block, chunks, shots))
 
+    async def _ask(self, calls: Sequence[Call]) -> list[Any]:
+        """The results of calls, as `Endpoint.ask` gives them. Raises `Unreachable`."""
+        return await self.state.node(self.url).endpoint.ask(
+            self.outgoing, calls, now_s=self.state.now_s, seconds_max=self.seconds_max, chain_id=self.chain.id
+        )
+
     async def _first(self, calls: list[Call]) -> tuple[_Head, list[Any]]:
         """The head of the chain and its feeds, and the answers to `calls`, in one round trip."""
         first = [Call("eth_chainId"), Call("eth_getBlockByNumber", (self.chain.block_tag, False))]
@@ -180,9 +187,10 @@ class _Reader:
                 Read(feed, data) for feed in self.feeds for data in (multicall.LATEST_ROUND_DATA, multicall.DECIMALS)
             ]
             first.append(eth_call(multicall.aggregate3(reads), to=self.chain.multicall3, block=self.chain.block_tag))
-        results = await ask(
-            self.outgoing, self.url, [*first, *calls], seconds_max=self.seconds_max, chain_id=self.chain.id
-        )
+        results = await self._ask([*first, *calls])
+        for answer in results[: len(first)]:
+            if not (isinstance(answer, Failed) and answer.fault in ("contract", "gas")):
+                check_given(answer)
         chain_id = quantity_of(results[0])
         if chain_id is None:
             raise Unreachable("garbage", "no chain id")
@@ -225,7 +233,7 @@ class _Reader:
 
     async def _shots(self, chunks: list[list[Address]], block: str) -> list[multicall.OneShot | None]:
         calls = [self._one_shot(chunk, block) for chunk in chunks]
-        answers = await ask(self.outgoing, self.url, calls, seconds_max=self.seconds_max, chain_id=self.chain.id)
+        answers = await self._ask(calls)
         return [_shot(answer, chunk) for answer, chunk in zip(answers, chunks, strict=True)]
 
     def _one_shot(self, chunk: list[Address], block: str) -> Call:
@@ -236,9 +244,7 @@ class _Reader:
         """Read the holdings through Multicall3, at one block. Tokens that burn gas are banned."""
         banned = self.state.banned(self.chain.id, tokens)
         chunks = _chunks([token for token in tokens if token not in banned])
-        found = await _read_groups(
-            self.outgoing, self.url, self.chain, self.wallet, chunks, block=block, seconds_max=self.seconds_max
-        )
+        found = await _read_groups(self._ask, self.chain, self.wallet, chunks, block=block)
         self.state.ban(self.chain.id, found.burners)
         unread = Holding(None, None)
         return {token: found.holdings.get(token, unread) for token in tokens}
@@ -277,6 +283,7 @@ def _rounds(answer: bytes | None, feeds: list[Address]) -> dict[Address, FeedRou
 
 
 _Group = tuple[Address, ...]
+_Ask = Callable[[Sequence[Call]], Awaitable[list[Any]]]
 
 
 @dataclass(slots=True)
@@ -288,14 +295,7 @@ class _Found:
 
 
 async def _read_groups(
-    outgoing: Outgoing,
-    url: str,
-    chain: Chain,
-    wallet: Address,
-    chunks: Sequence[Sequence[Address]],
-    *,
-    block: int,
-    seconds_max: float,
+    ask: _Ask, chain: Chain, wallet: Address, chunks: Sequence[Sequence[Address]], *, block: int
 ) -> _Found:
     """Holdings at `block`, through Multicall3's `aggregate3`, for nodes that refuse creation calls.
 
@@ -305,8 +305,9 @@ async def _read_groups(
     is the token's own. A single token gets little gas: a token that burns it makes the call fail, a token that reverts
     does not.
 
-    Each request also has a call that reads only the block number: if that fails, the node is at fault, not a token.
-    Raises `Unreachable`, then with the reason `refused`.
+    Each request also has a call that reads only the block number: if that fails, the node is at fault, not a token, and
+    so it is if a single token's call fails for a reason that no contract has. Raises `Unreachable`, then with the
+    reason `refused`.
     """
     found = _Found()
     groups: list[_Group] = [tuple(chunk) for chunk in chunks if chunk]
@@ -315,12 +316,7 @@ async def _read_groups(
         requests = [*_requests(groups), *([group] for group in alone)]
         if not requests:
             break
-        answers = await asyncio.gather(
-            *(
-                _ask_groups(outgoing, url, chain, wallet, request, block=block, seconds_max=seconds_max)
-                for request in requests
-            )
-        )
+        answers = await asyncio.gather(*(_ask_groups(ask, chain, wallet, request, block=block) for request in requests))
         groups, alone = [], []
         for request, answer in zip(requests, answers, strict=True):
             if answer is None:
@@ -345,14 +341,7 @@ def _requests(groups: Sequence[_Group]) -> list[list[_Group]]:
 
 
 async def _ask_groups(
-    outgoing: Outgoing,
-    url: str,
-    chain: Chain,
-    wallet: Address,
-    groups: Sequence[_Group],
-    *,
-    block: int,
-    seconds_max: float,
+    ask: _Ask, chain: Chain, wallet: Address, groups: Sequence[_Group], *, block: int
 ) -> list[Any] | None:
     """The node's result for each of `groups`; None if the answer is too large. Raises `Unreachable`."""
     probe = _call(chain, [Read(chain.multicall3, multicall.GET_BLOCK_NUMBER)], block)
@@ -361,15 +350,17 @@ async def _ask_groups(
         for group in groups
     ]
     try:
-        results = await ask(outgoing, url, [probe, *calls], seconds_max=seconds_max, chain_id=chain.id)
+        results = await ask([probe, *calls])
     except Unreachable as error:
         if error.reason == "too-large":
             return None
         raise
+    check_given(results[0])
     if _group_result(results[0], 1) in (None, [None]):
         raise Unreachable("refused", "the node answers no aggregate3 call")
-    if any(isinstance(result, Failed) and result.code == _LIMIT_EXCEEDED for result in results):
-        raise Unreachable("limited", "the node limits the rate of calls")
+    for group, result in zip(groups, results[1:], strict=True):
+        if len(group) == 1 and isinstance(result, Failed) and result.fault == "node":
+            raise Unreachable("refused", result.message)
     return results[1:]
 
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, Final, cast
 
-import msgspec
-
-from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.chains.sentences import sentence_of
+from muniment.chains.verdicts import Fault, fault_of, is_of_batch
+from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Answer, Outgoing, Unreachable
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.wire import encode
+
+# Calls in one request. A block comes with the hashes of its transactions, some 100 KB; answers are read up to 8 MiB.
+CALLS_MAX: Final = 50
+# After so many full requests a node is asked for twice as much, because its limit may have changed.
+_FITTED_MAX: Final = 100
+# The rest after an answer that the quota is used up, unless the node names another: this, doubled up to the longest.
+_LIMITED_SECONDS_FIRST: Final = 1.0
+LIMITED_SECONDS_MAX: Final = 300.0
+# JSON-RPC 2.0: "Invalid Request" and "Invalid params", which nodes answer to a batch that they do not take.
+_BATCH_CODES: Final = frozenset({-32600, -32602})
+# Statuses of servers before a node; others may have an answer of the node.
+_OF_SERVERS: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 502, 503, 504})
+# What is read of an answer that is not JSON.
+_TEXT_BYTES_MAX: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +40,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The error that a node sent instead of a result."""
+    """The error that a node sent instead of a result: its `message` is cleaned, `fault` says whose failure it is."""
 
     code: int
     message: str
+    fault: Fault = "node"
+    is_of_batch: bool = False
 
 
 def eth_call(data: bytes, *, to: str | None = None, block: str = "latest", gas: int | None = None) -> Call:
@@ -40,49 +58,179 @@ def eth_call(data: bytes, *, to: str | None = None, block: str = "latest", gas: 
     return Call("eth_call", (transaction, block))
 
 
-async def ask(
-    outgoing: Outgoing,
-    url: str,
-    calls: Sequence[Call],
-    *,
-    seconds_max: float,
-    bytes_max: int = SMALL_ANSWER_BYTES_MAX,
-    chain_id: int,
-) -> list[Any]:
-    """The results of `calls` in their order, each a JSON value or `Failed`: one HTTP request to a node of a chain.
+def check_given(answer: object) -> None:
+    """Raises `Unreachable`, with the node's own sentence, for an error in place of a result."""
+    if isinstance(answer, Failed):
+        raise Unreachable("refused", answer.message)
 
-    Raises `Unreachable` (`garbage` if the answer does not match the calls, `too-large` beyond `bytes_max`).
-    """
-    begun = time.perf_counter()
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """The URL of a node, and what was learned about the requests that it takes."""
+
+    url: str = field(repr=False)
+    # Calls in one request; 0: a single call outside of a list, for nodes that take no batch at all.
+    calls_max: int = CALLS_MAX
+    rests_until_s: float = 0
+    _fitted: int = 0
+    _limited: int = 0
+    _said: str = ""
+
+    async def ask(
+        self,
+        outgoing: Outgoing,
+        calls: Sequence[Call],
+        *,
+        now_s: Callable[[], float],
+        seconds_max: float,
+        bytes_max: int = SMALL_ANSWER_BYTES_MAX,
+        chain_id: int,
+    ) -> list[Any]:
+        """The results of `calls` in their order, each a JSON value or `Failed`, in as many requests as needed.
+
+        `now_s` is a clock that only goes forward. A request that the node refuses as a batch is divided. Raises
+        `Unreachable`: `garbage` if the answer does not match the calls, `too-large` beyond `bytes_max` for a request,
+        `limited` when the node's quota is used up; then nothing is sent until its rest is over.
+        """
+        answers: list[Any] = []
+        while len(answers) < len(calls):
+            if (rest_s := self.rests_until_s - now_s()) > 0:
+                raise Unreachable("limited", self._said, rest_s)
+            size = max(1, self.calls_max)
+            piece = calls[len(answers) : len(answers) + size]
+            begun = time.perf_counter()
+            try:
+                results = await self._request(outgoing, piece, seconds_max, bytes_max)
+            except Unreachable as error:
+                outgoing.node_metrics.node_failed(chain_id)
+                if error.reason == "limited":
+                    self._rest(error, now_s())
+                raise
+            finally:
+                outgoing.node_metrics.node_asked(chain_id, time.perf_counter() - begun)
+            if results is None:
+                self._divide(len(piece))
+            else:
+                answers += results
+                self._limited = 0
+                self._fit(len(piece))
+        return answers
+
+    async def _request(
+        self, outgoing: Outgoing, calls: Sequence[Call], seconds_max: float, bytes_max: int
+    ) -> list[Any] | None:
+        """The results of one request; None: the node refuses so many calls in one. Raises `Unreachable`."""
+        batch = [
+            {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.params}
+            for number, call in enumerate(calls)
+        ]
+        is_list = self.calls_max > 0
+        body = encode(batch if is_list else batch[0])
+        fields = [("content-type", "application/json"), ("content-length", str(len(body)))]
+        answer = await outgoing.send(self.url, fields, body, seconds_max=seconds_max, bytes_max=bytes_max)
+        results = await _results(answer, self.url, len(calls))
+        if not isinstance(results, Failed):
+            refusal = next((each for each in results if isinstance(each, Failed) and each.is_of_batch), None)
+            limit = next((each for each in results if isinstance(each, Failed) and each.fault == "limit"), None)
+        else:
+            refusal = results if results.is_of_batch or results.code in _BATCH_CODES else None
+            limit = results if results.fault == "limit" else None
+        if limit is not None:
+            raise Unreachable("limited", limit.message, answer.retry_after_s or 0)
+        if refusal is not None and is_list:
+            return None
+        return [results] * len(calls) if isinstance(results, Failed) else results
+
+    def _divide(self, calls: int) -> None:
+        """Note that a request with so many calls was refused as a batch."""
+        self.calls_max, self._fitted = min(self.calls_max, calls // 2), 0
+
+    def _fit(self, calls: int) -> None:
+        """Note that a request with so many calls was answered."""
+        self._fitted += calls >= self.calls_max
+        if self._fitted >= _FITTED_MAX:
+            self.calls_max, self._fitted = min(CALLS_MAX, max(1, 2 * self.calls_max)), 0
+
+    def _rest(self, limited: Unreachable, now_s: float) -> None:
+        own_s = min(LIMITED_SECONDS_MAX, _LIMITED_SECONDS_FIRST * 2 ** min(self._limited, 16))
+        self._limited += 1
+        limited.seconds = min(LIMITED_SECONDS_MAX, max(limited.seconds, own_s))
+        self.rests_until_s, self._said = now_s + limited.seconds, str(limited)
+
+
+async def _results(answer: Answer, url: str, count: int) -> list[Any] | Failed:
+    """The results in an answer; `Failed`: one error for all calls. Raises `Unreachable`."""
+    value = await _value(answer.content)
+    if answer.status not in _OF_SERVERS:
+        entries: Any = [value] if "result" in _members(value) and count == 1 else value
+        if isinstance(entries, list):
+            listed = cast("list[Any]", entries)
+            if (results := _matched(listed, count, url)) is not None:
+                return results
+            # geth answers a batch that is too long with one error, for its first call.
+            errors = [error for each in listed if (error := _members(each).get("error")) is not None]
+            if errors and len(errors) == len(listed) <= count:
+                return _failed(errors[0], url)
+    if answer.status == HTTPStatus.OK and _members(value).get("error") is None:
+        raise Unreachable("garbage", "the answer is not that to the calls")
+    return _failed_request(answer, value, url)
+
+
+async def _value(content: bytes) -> Any:
+    """The JSON value of an answer; None where it is not JSON."""
     try:
-        return await _ask(outgoing, url, calls, seconds_max=seconds_max, bytes_max=bytes_max)
-    except Unreachable:
-        outgoing.node_metrics.node_failed(chain_id)
-        raise
-    finally:
-        outgoing.node_metrics.node_asked(chain_id, time.perf_counter() - begun)
-
-
-async def _ask(outgoing: Outgoing, url: str, calls: Sequence[Call], *, seconds_max: float, bytes_max: int) -> list[Any]:
-    batch = [
-        {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.params}
-        for number, call in enumerate(calls)
-    ]
-    answer = await outgoing.post(url, encode(batch), seconds_max=seconds_max, bytes_max=bytes_max)
-    try:
-        found = msgspec.convert(parse_json(answer), list[dict[str, Any]])
+        # One of eight MiB takes a tenth of a second.
+        is_small = len(content) <= SMALL_ANSWER_BYTES_MAX
+        return parse_json(content) if is_small else await asyncio.to_thread(parse_json, content)
     except ValueError:
-        raise Unreachable("garbage", "not a JSON-RPC batch answer") from None
+        return None
+
+
+def _matched(entries: list[Any], count: int, url: str) -> list[Any] | None:
+    """The results by the ids of the calls; None where the answers are not those to the calls."""
     # `true` and 1.0 are equal to 1 in Python, but are not our ids.
-    by_id = {entry["id"]: entry for entry in found if type(entry.get("id")) is int}
-    if len(found) != len(calls) or set(by_id) != set(range(len(calls))):
-        raise Unreachable("garbage", "the answers are not those to the calls")
-    return [_result(by_id[number]) for number in range(len(calls))]
+    by_id = {number: each for each in map(_members, entries) if type(number := each.get("id")) is int}
+    if len(entries) != count or set(by_id) != set(range(count)):
+        return None
+    found = [by_id[number] for number in range(count)]
+    return [each.get("result") if each.get("error") is None else _failed(each["error"], url) for each in found]
 
 
-def _result(entry: dict[str, Any]) -> Any:
-    if entry.get("error") is not None:
-        error = cast("dict[str, Any]", entry["error"]) if isinstance(entry["error"], dict) else {}
-        code, message = error.get("code"), error.get("message")
-        return Failed(code if type(code) is int else 0, str(message)[:200])
-    return entry.get("result")
+def _members(value: object) -> dict[str, Any]:
+    """The members of a JSON object; those of another value are none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _failed_request(answer: Answer, value: Any, url: str) -> Failed:
+    """The failure of a whole request. Raises `Unreachable` where the server before the node failed."""
+    members = _members(value)
+    error: object = next((members[name] for name in ("error", "message", "detail") if members.get(name)), "")
+    if value is None:  # pages of proxies say nothing that a line could show
+        text = answer.content[:_TEXT_BYTES_MAX].decode("utf-8", "replace").strip()
+        error = "" if text.startswith("<") else text
+    failed = _failed(error, url)
+    status = answer.status
+    is_batch = failed.is_of_batch or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    if failed.fault == "limit" or (status == HTTPStatus.TOO_MANY_REQUESTS and not is_batch):
+        raise Unreachable("limited", failed.message, answer.retry_after_s or 0)
+    if status in _OF_SERVERS or (not is_batch and not members):
+        raise Unreachable(f"http-{status}", failed.message)
+    return replace(failed, is_of_batch=is_batch)
+
+
+def _failed(error: object, url: str) -> Failed:
+    """The failure that an `error` of JSON-RPC tells; some nodes send a text alone."""
+    members = _members(error) or {"message": error}
+    code = number if type(number := members.get("code")) is int else 0
+    said = message if isinstance(message := members.get("message"), str) else ""
+    data = members.get("data")
+    data = _members(data).get("message", data)
+    more = data if isinstance(data, str) and not data.startswith("0x") else ""
+    both = said if more in said else f"{said}: {more}" if said else more
+    fault = fault_of(code, said, more)
+    return Failed(
+        code,
+        sentence_of(both, url) or (f"error {code}" if code else ""),
+        fault,
+        is_of_batch=fault == "node" and is_of_batch(both),
+    )

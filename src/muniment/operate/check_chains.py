@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muniment.chains.catalogue import NATIVE, Chain, load_chains
+from muniment.chains.gas import CALL_GAS_MAX, burning_call, is_short_of_gas
 from muniment.chains.multicall import WORD
 from muniment.chains.reading import ReadingState, read_chain
-from muniment.chains.rpc import Call, ask, eth_call
+from muniment.chains.rpc import Call, Endpoint, check_given, eth_call
 from muniment.chains.settlers import GENERATION_CALLS
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.protocol.evm.address import Address
@@ -30,6 +32,8 @@ BLOCK_AGE_SECONDS_MAX: Final = 300
 _OWN_NODE: Final = ": a node in your own network needs MUNIMENT_ALLOW_PRIVATE_NETWORKS=true"
 # A wallet without balances, for which every token must answer.
 _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
+
+_Ask = Callable[[Sequence[Call]], Awaitable[list[Any]]]
 
 
 @dataclass(slots=True)
@@ -61,18 +65,23 @@ async def check(
                 await _check_url(outgoing, url, report, tokens.get(chain.id, ()), now_s)
             except Unreachable as error:
                 hint = _OWN_NODE if error.reason == "forbidden-address" else ""
-                report.faults.append(f"does not answer: {error.reason}{hint}")
+                report.faults.append(f"does not answer: {error.told}{hint}")
             reports.append(report)
     return reports
 
 
 async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address], now_s: float) -> None:
-    chain = report.chain
+    chain, endpoint = report.chain, Endpoint(url)
+
+    async def ask(calls: Sequence[Call]) -> list[Any]:
+        return await endpoint.ask(outgoing, calls, now_s=time.monotonic, seconds_max=SECONDS_MAX, chain_id=chain.id)
+
     parts = [("Multicall3", chain.multicall3), *(("the settler", settler) for settler in chain.settlers)]
     parts += [(f"the feed of {token}", feed) for token, (feed, _) in chain.feeds.items()]
     calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", (chain.block_tag, False))]
     calls += [Call("eth_getCode", (address, chain.block_tag)) for _, address in parts]
-    chain_id, block, *codes = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX, chain_id=chain.id)
+    chain_id, block, *codes = await ask(calls)
+    check_given(chain_id)
     if quantity_of(chain_id) != chain.id:
         report.faults.append(f"answers for chain {quantity_of(chain_id)}")
         return
@@ -89,11 +98,12 @@ async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Seque
         for (what, address), code in zip(parts, codes, strict=True)
         if not data_of(code)
     ]
-    await _check_settlers(outgoing, url, report)
+    await _check_settlers(ask, report)
+    await _check_gas(ask, report)
     await _check_tokens(outgoing, url, report, tokens)
 
 
-async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
+async def _check_settlers(ask: _Ask, report: Report) -> None:
     """Find the generation of each settlement contract, which answers only one of the two calls."""
     chain = report.chain
     if not chain.settlers:
@@ -101,7 +111,7 @@ async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
         return
     asked = [(settler, generation, data) for settler in chain.settlers for generation, data in GENERATION_CALLS]
     calls = [eth_call(data, to=settler, block=chain.block_tag) for settler, _, data in asked]
-    answers = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX, chain_id=chain.id)
+    answers = await ask(calls)
     for (settler, generation, _), answer in zip(asked, answers, strict=True):
         if len(data_of(answer) or b"") == WORD:
             report.generations.setdefault(settler, generation)
@@ -110,6 +120,17 @@ async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
         for settler in chain.settlers
         if settler not in report.generations
     ]
+
+
+async def _check_gas(ask: _Ask, report: Report) -> None:
+    """Spend the gas of a call of a run."""
+    with suppress(Unreachable):  # no answer in time says nothing about the gas
+        (answer,) = await ask([burning_call(report.chain.block_tag)])
+        if is_short_of_gas(answer):
+            report.notes.append(
+                f"URL {report.place} gives a call less than {CALL_GAS_MAX:,} gas: for a relayer, what runs out of gas "
+                "there is no answer"
+            )
 
 
 async def _check_tokens(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address]) -> None:

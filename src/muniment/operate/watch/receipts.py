@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, cast
 
 from muniment.chains.nodes import Block
-from muniment.chains.rpc import Call, Failed
+from muniment.chains.rpc import Call, Failed, check_given
 from muniment.operate.watch.limits import WATCH_LIMITS
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.hex import data_of, quantity_of
@@ -98,6 +98,9 @@ class Receipts:
     async def _outcomes(self, node: Node, named: Sequence[bytes], followed: int) -> list[Fact]:
         calls = [Call("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in named]
         answers = await self.nodes.ask(node, calls)
+        # One that the node cannot give is asked for again later; a node that gives none has failed.
+        if answers and all(isinstance(answer, Failed) for answer in answers):
+            check_given(answers[0])
         receipts = [receipt_in(answer, name, followed) for answer, name in zip(answers, named, strict=True)]
         found = [(name, *receipt) for name, receipt in zip(named, receipts, strict=True) if receipt is not None]
         numbers = list(dict.fromkeys(block.number for _, block, _ in found))

@@ -152,8 +152,8 @@ class Watcher:
             except Unreachable as error:
                 nodes.failed(node, error.reason)
                 _log.warning(
-                    "node failed", chain=chain.id, url=node.number, reason=error.reason, failures=node.failures,
-                    rests_s=round(node.rests_until_s - loop.time(), 1),
+                    "node failed", chain=chain.id, url=node.number, reason=error.reason, text=str(error),
+                    failures=node.failures, rests_s=round(node.rests_until_s - loop.time(), 1),
                 )  # fmt: skip
                 continue
             except LeaseLostError:

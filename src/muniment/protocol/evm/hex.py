@@ -10,7 +10,7 @@ from muniment.protocol.wire import ProvedText
 
 _BYTES32: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _HEX: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
-_QUANTITY: Final = re.compile(r"0x(?:0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
+_QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,64}")
 
 
 class HexString(ProvedText):
@@ -70,5 +70,5 @@ def data_of(result: object) -> bytes | None:
 
 
 def quantity_of(result: object) -> int | None:
-    """The number of a JSON-RPC result that is a hex quantity, or None."""
+    """The number of a JSON-RPC result that is a hex quantity, or None; some nodes send leading zeros."""
     return int(result, 16) if isinstance(result, str) and _QUANTITY.fullmatch(result) else None

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import UNSET
 
-from muniment.chains.rpc import Call, Failed
+from muniment.chains.agreeing import REFUSED_CALL
+from muniment.chains.gas import CALL_GAS_MAX
+from muniment.chains.rpc import Call, Failed, check_given
+from muniment.chains.verdicts import takes_no_hash
 from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.hex import HexString, data_of, quantity_of
 from muniment.protocol.runs.types import RunCall
@@ -19,13 +22,10 @@ if TYPE_CHECKING:
     from muniment.chains.nodes import Node, Nodes
     from muniment.protocol.evm.address import Address
 
-# The limits of a call on a node; that of its time is in `pinning`.
-CALL_GAS_MAX: Final = 30_000_000
+# The limits of a call on a node are this, that of its gas in `chains.gas`, and that of its time in `pinning`.
 ANSWER_BYTES_MAX: Final = 64 * 1024
 TOO_LONG: Final = f"the contract answered more than {ANSWER_BYTES_MAX} bytes"
 FAILED: Final = "the contract failed"
-# EIP-1474: a call beyond the rate limit of a node.
-_LIMIT_EXCEEDED: Final = -32005
 _NOBODY: Final = "0x" + "00" * 20
 
 
@@ -53,8 +53,8 @@ async def call_all(nodes: Nodes, pin: Pin, calls: Sequence[Wanted]) -> tuple[Ret
 async def _returned_by(nodes: Nodes, node: Node, pin: Pin, calls: Sequence[Wanted]) -> tuple[Returned, ...]:
     """The answers of one node. Raises `Unreachable`.
 
-    The balance of the zero address is asked for as well: if that fails, the node lacks the state of the block, and no
-    contract is to blame.
+    The balance of the zero address is asked for as well: if that fails, the node may lack the state of the block, or
+    not take the block's hash, and no contract is to blame.
     """
     block = {"blockHash": "0x" + pin.hash.hex()}
     probe = Call("eth_getBalance", (_NOBODY, block))
@@ -66,9 +66,12 @@ async def _returned_by(nodes: Nodes, node: Node, pin: Pin, calls: Sequence[Wante
         if error.reason == "too-large":
             return (Returned(failure=TOO_LONG),) * len(calls)
         raise
+    if isinstance(first, Failed) and takes_no_hash(first.code, first.message):
+        raise Unreachable("refused", f"the node does not take the hash of a block (EIP-1898): {first.message}")
+    check_given(first)
     if quantity_of(first) is None:
-        raise Unreachable("refused", "the node lacks the state of the block")
-    return tuple(_returned(answer) for answer in answers)
+        raise Unreachable("garbage", "no balance")
+    return tuple(_returned(node, answer) for answer in answers)
 
 
 def _call(wanted: Wanted, block: dict[str, str]) -> Call:
@@ -76,14 +79,13 @@ def _call(wanted: Wanted, block: dict[str, str]) -> Call:
     return Call("eth_call", (transaction if wanted.to is None else {"to": wanted.to, **transaction}, block))
 
 
-def _returned(answer: Any) -> Returned:
+def _returned(node: Node, answer: Any) -> Returned:
+    """What a call returned. Raises `Unreachable` where the node failed; it answered the probe, so it need not rest."""
     if isinstance(answer, Failed):
-        if answer.code == _LIMIT_EXCEEDED:
-            raise Unreachable("limited", "the node limits the rate of calls")
-        # What comes after "revert" is the contract's own text.
-        told = answer.message.lower().partition("revert")[0]
-        if "timeout" in told or "timed out" in told:
-            raise Unreachable("timeout", "the node gave up a call")
+        if answer.fault == "gas" and node.is_short_of_gas:
+            raise Unreachable(REFUSED_CALL, f"the node gives a call less than {CALL_GAS_MAX} gas: {answer.message}")
+        if answer.fault == "node":
+            raise Unreachable(REFUSED_CALL, answer.message)
         return Returned(failure=FAILED)
     data = data_of(answer)
     if data is None:

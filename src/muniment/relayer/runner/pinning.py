@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from muniment.chains.agreeing import DisagreementError, agreed
 from muniment.chains.nodes import BEHIND, BLOCK_MAX, NodeLimits, Nodes, block_hash_in, block_number_in, block_time_in
-from muniment.chains.rpc import Call
+from muniment.chains.rpc import Call, check_given
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.types import RunBlock
@@ -192,7 +192,7 @@ async def agreed_answer(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]]
     except DisagreementError:
         raise Incomplete("nodes-differ", f"nodes of chain {nodes.chain.id} differ about {what}") from None
     except Unreachable as error:
-        text = f"too few nodes of chain {nodes.chain.id} answer ({error.reason})"
+        text = f"too few nodes of chain {nodes.chain.id} answer ({error.told})"
         raise Incomplete("no-answer", text) from None
 
 
@@ -207,6 +207,7 @@ async def _canonical(nodes: Nodes, node: Node, block_hash: bytes, time_s: int) -
         Call("eth_getBlockByHash", ("0x" + block_hash.hex(), False)), Call("eth_getBlockByNumber", ("latest", False)),
     ]  # fmt: skip
     answer, head = await nodes.ask(node, asked)
+    check_given(answer)
     if answer is None:
         head_s = block_time_in(head)
         return None if head_s is None or head_s <= time_s else elsewhere
@@ -257,6 +258,7 @@ async def _narrowed(
 async def _head(nodes: Nodes, node: Node) -> _Block:
     """The newest block of a node. Raises `Unreachable`."""
     (answer,) = await nodes.ask(node, [Call("eth_getBlockByNumber", ("latest", False))])
+    check_given(answer)
     number = block_number_in(answer)
     if number is None or number > BLOCK_MAX:
         raise Unreachable("garbage", "no block")

@@ -13,7 +13,7 @@ from muniment.protocol.evm.hex import data_of
 from muniment.protocol.evm.words import SAFE_INTEGER_MAX
 from muniment.protocol.wire import UINT256_MAX
 
-# Each token may use up the gas of two reads, and a call has 30 million: a hundred always fit.
+# Each token may use up the gas of two reads, and a call has 25 million: a hundred always fit.
 TOKENS_MAX: Final = 20_000_000 // (2 * READ_GAS_MAX)
 CHAINS_MAX: Final = 32
 # All parameters of a run together, in characters. With the answers (128 KiB) and the log (64 KiB) they fit a record.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from muniment.chains.rpc import eth_call
+from muniment.chains.rpc import Failed, check_given, eth_call
 from muniment.chains.settlers import GENERATION_CALLS, KNOWN
 from muniment.protocol.evm.hex import data_of
 from muniment.relayer.runner.pinning import agreed_answer
@@ -44,6 +44,9 @@ async def _asked(nodes: Nodes, settler: Address) -> Generation | None:
 
     async def ask(node: Node) -> tuple[bool, ...]:
         answers = await nodes.ask(node, [eth_call(data, to=settler) for _, data in GENERATION_CALLS])
+        for answer in answers:
+            if isinstance(answer, Failed) and answer.fault == "node":
+                check_given(answer)
         return tuple(len(data_of(answer) or b"") == _WORD_BYTES for answer in answers)
 
     answered = await agreed_answer(nodes, ask, f"settler {settler}")

@@ -1,0 +1,191 @@
+"""What is asked of a node that refuses batches, has a quota, or sends one error for all."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from each_row import each_row
+from muniment.chains import rpc
+from muniment.chains.rpc import CALLS_MAX, LIMITED_SECONDS_MAX, Call, Endpoint, Failed
+from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from rpc_proxy import Reply, RpcProxy
+
+Json = Any
+
+
+def replied(value: Json, status: int = 200, **fields: str) -> Reply:
+    return status, {"content-type": "application/json", **fields}, json.dumps(value).encode()
+
+
+def error(code: int, message: str) -> Json:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+
+
+def answered(asked: Json) -> Reply:
+    """The block number that is asked for, as the result of each call."""
+    results = [{"jsonrpc": "2.0", "id": each["id"], "result": each["params"][0]} for each in _listed(asked)]
+    return replied(results if isinstance(asked, list) else results[0])
+
+
+def _listed(asked: Json) -> list[Json]:
+    return asked if isinstance(asked, list) else [asked]
+
+
+@dataclass
+class Node:
+    """A node whose `refusal` answers what it gives a reply for; other requests are answered."""
+
+    refusal: Callable[[Json], Reply | None]
+    sizes: list[int] = field(default_factory=list[int])
+    now_s: float = 1_000.0
+    endpoint: Endpoint = field(init=False)
+
+    def answer(self, asked: Json) -> Reply:
+        self.sizes.append(len(asked) if isinstance(asked, list) else 0)
+        return self.refusal(asked) or answered(asked)
+
+    async def ask(self, count: int) -> list[Any]:
+        calls = [Call("eth_getBlockByNumber", (number, False)) for number in range(count)]
+        async with Outgoing(allow_private=True) as outgoing:
+            return await self.endpoint.ask(
+                outgoing, calls, now_s=lambda: self.now_s, seconds_max=60, bytes_max=ANSWER_BYTES_MAX, chain_id=1
+            )
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest) -> Any:
+    made = Node(request.param)
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(f"{proxy.url}/v2/a-secret-key")
+        yield made
+
+
+def larger(count: int, reply: Reply | Callable[[Json], Reply]) -> Callable[[Json], Reply | None]:
+    """Refuse batches with more calls than `count`."""
+
+    def refusal(asked: Json) -> Reply | None:
+        if not isinstance(asked, list) or len(asked) <= count:
+            return None
+        return reply(asked) if callable(reply) else reply
+
+    return refusal
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        larger(10, replied(error(-32600, "maximum 10 calls in 1 batch"))),
+        larger(10, replied(error(-32000, "batch limit 10 exceeded: 50 requests given"))),
+        larger(10, replied(error(-32602, "Invalid params"), 400)),
+        larger(10, replied([{**error(-32600, "batch too large"), "id": 0}])),
+        larger(10, lambda asked: replied([{**error(31, "Batch of more than 10"), "id": each["id"]} for each in asked])),
+        larger(10, (413, {}, b"<html>")),
+        larger(10, replied(error(-32000, "batch size"), 500)),
+    ],
+    ids=["object", "erigon", "status 400", "geth", "each call", "status 413", "status 500"],
+    indirect=True,
+)
+async def test_a_refused_batch_is_halved_and_the_limit_is_remembered(node: Node) -> None:
+    assert await node.ask(60) == list(range(60))
+    assert node.sizes[:3] == [50, 25, 12]
+    assert max(node.sizes[3:]) <= 10
+    node.sizes.clear()
+    assert await node.ask(60) == list(range(60))
+    assert set(node.sizes) == {6}
+
+
+@pytest.mark.parametrize("node", [larger(0, replied(error(-32600, "Invalid Request"), 400))], indirect=True)
+async def test_a_node_that_takes_no_batch_is_asked_call_by_call(node: Node) -> None:
+    assert await node.ask(3) == [0, 1, 2]
+    assert node.sizes == [3, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("node", [lambda _: None], indirect=True)
+async def test_batches_grow_again_slowly(node: Node) -> None:
+    node.endpoint.calls_max = 6
+    await node.ask(6 * 100)
+    assert set(node.sizes) == {6}
+    await node.ask(100)
+    assert node.sizes[100] == 12
+    for _ in range(9):
+        await node.ask(12 * 100)
+    assert max(node.sizes) == CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        lambda _: replied(error(-32005, "daily request count exceeded, request rate limited")),
+        lambda _: replied(error(-32016, "over rate limit"), 429),
+        lambda _: (429, {}, b"Too many requests"),
+        lambda _: (403, {}, b"error: rate limit exceeded"),
+        lambda asked: replied([{**error(429, "compute units exceeded"), "id": each["id"]} for each in asked]),
+    ],
+    indirect=True,
+)
+async def test_a_quota_is_a_rest_and_no_smaller_batch(node: Node) -> None:
+    for _ in range(20):
+        with pytest.raises(Unreachable) as caught:
+            await node.ask(20)
+        assert caught.value.reason == "limited"
+        assert 0 < caught.value.seconds <= 1
+    assert node.sizes == [20]
+    for rest_s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300):
+        node.now_s += rest_s
+        with pytest.raises(Unreachable) as caught:
+            await node.ask(20)
+    assert caught.value.seconds == LIMITED_SECONDS_MAX
+    assert node.sizes == [20] * 12
+
+
+@each_row(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        ("1000", 300),
+        ("0", 1),
+        ("soon", 1),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 300),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 1),
+    ],
+)
+async def test_retry_after_is_kept_to_for_five_minutes_at_most(text: str, seconds: float) -> None:
+    made = Node(lambda _: replied(error(-32005, "limit exceeded"), 429, **{"retry-after": text}))
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(proxy.url)
+        with pytest.raises(Unreachable) as caught:
+            await made.ask(1)
+    assert caught.value.seconds == seconds
+
+
+@pytest.mark.parametrize(
+    "node",
+    [lambda _: replied(error(-32603, "no backend for https://up.example/K3Y: a-secret-key"), 500)],
+    indirect=True,
+)
+async def test_one_error_for_all_is_that_of_each_call_and_has_no_key(node: Node) -> None:
+    first, second = await node.ask(2)
+    assert first == second == Failed(-32603, "no backend for … …")
+    assert node.sizes == [2]
+
+
+@pytest.mark.parametrize("node", [lambda _: replied({"message": "Invalid a-secret-key"}, 401)], indirect=True)
+async def test_a_server_before_the_node_is_quoted_without_the_key(node: Node) -> None:
+    with pytest.raises(Unreachable) as caught:
+        await node.ask(2)
+    assert caught.value.told == "http-401: Invalid …"
+
+
+@pytest.mark.parametrize("node", [lambda _: replied([{"id": 0, "result": "0x" + "ab" * 400_000}])], indirect=True)
+async def test_a_large_answer_is_parsed_in_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    parse = rpc.parse_json
+    monkeypatch.setattr(rpc, "parse_json", lambda data: (threads.append(threading.current_thread()), parse(data))[1])
+    assert len((await node.ask(1))[0]) == 800_002
+    assert threads != [threading.main_thread()]
