@@ -143,14 +143,9 @@ async def test_a_log_that_a_node_makes_up_is_no_event(nodal: Nodal) -> None:
 
     alone = events_of(nodal, nodal.node(lies), start=start)
     assert answers_in(await to_head(alone, {ANY: waiting(feed)}), ANY) == [66]
-    events = events_of(nodal, nodal.node(lies), nodal.chain.url, start=start)
-    with pytest.raises(Incomplete) as caught:
-        await events.step({ANY: waiting(feed)})
-    assert caught.value.code == "nodes-differ"
+    two = events_of(nodal, nodal.node(lies), nodal.chain.url, start=start)
+    assert answers_in(await to_head(two, {ANY: waiting(feed)}), ANY) == []
     three = events_of(nodal, nodal.node(lies), nodal.chain.url, nodal.node(), start=start)
-    with pytest.raises(Incomplete) as caught:
-        await three.step({ANY: waiting(feed)})
-    assert caught.value.code == "no-answer"
     assert answers_in(await to_head(three, {ANY: waiting(feed)}), ANY) == [7]
 
 
@@ -161,11 +156,16 @@ async def test_an_event_waits_for_the_second_node(nodal: Nodal) -> None:
     lags = [True]
 
     def lagging(call: Json, answer: Json) -> Json:
-        return {**answer, "result": None} if lags[0] and call["method"] == "eth_getTransactionReceipt" else answer
+        is_newer = call["method"] == "eth_getBlockByNumber" and int(call["params"][0], 16) >= start
+        return {**answer, "result": None} if lags[0] and is_newer else answer
 
     events = events_of(nodal, nodal.chain.url, nodal.node(lagging), start=start)
     step = await events.step({ANY: waiting(feed)})
     assert (step.found, step.next_block, step.at_head) == ((), start, True)
+    nodal.now_s += 10
+    with pytest.raises(Incomplete) as caught:
+        await events.step({ANY: waiting(feed)})
+    assert caught.value.code == "no-answer"
     lags[0] = False
     assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == [7]
 

@@ -113,40 +113,58 @@ async def test_a_node_of_another_chain_is_not_used(tmp_path: Path, chain: LocalC
         assert await watched.executions(SECOND_CHAIN) == []
 
 
-def other_log(**members: Any) -> Change:
-    """Every log is another's."""
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"address": "0x" + "77" * 20}, {"blockHash": "0x" + "77" * 32}, {"blockHash": "0x77"},
+        {"blockNumber": "0xffffff"}, {"blockNumber": None}, {"blockNumber": 7}, {"transactionHash": "0x77"},
+        {"logIndex": None}, {"removed": True}, {"topics": ["0x" + "77" * 32] * 5},
+    ],
+    ids=[
+        "address", "block hash", "short hash", "number", "pending", "number as a number", "short transaction",
+        "no index", "removed", "five topics",
+    ],
+)  # fmt: skip
+async def test_an_odd_log_is_passed_over_and_the_others_are_stored(
+    tmp_path: Path, chain: LocalChain, settler: Address, members: Json
+) -> None:
+    body = intent_body(settler, 1)
+    execute(chain, body)
 
     def change(call: Json, given: Json) -> Json:
         if call["method"] != "eth_getLogs":
             return given
-        return {**given, "result": [{**log, **members} for log in given["result"]]}
+        return {**given, "result": [each for log in given["result"] for each in ({**log, **members}, log)]}
 
-    return change
+    with RpcProxy(chain.url, change=change) as proxy:
+        reached, status, stored = await follow(tmp_path, settler, [proxy.url], body)
+    assert (reached, status, stored) == (True, "succeeded", canonical(chain, settler))
+
+
+async def test_zero_with_another_zero_is_a_number(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
+    body = intent_body(settler, 1)
+    execute(chain, body)
+
+    def padded(call: Json, given: Json) -> Json:
+        if call["method"] != "eth_getLogs":
+            return given
+        return {**given, "result": [{**log, "logIndex": "0x0" + log["logIndex"][2:]} for log in given["result"]]}
+
+    with RpcProxy(chain.url, change=padded) as proxy:
+        reached, status, stored = await follow(tmp_path, settler, [proxy.url], body)
+    assert (reached, status, stored) == (True, "succeeded", canonical(chain, settler))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        other_log(address="0x" + "77" * 20),
-        other_log(blockHash="0x" + "77" * 32),
-        other_log(blockHash="0x77"),
-        other_log(blockNumber="0xffffff"),
-        other_log(blockNumber=None),
-        other_log(blockNumber=7),
-        other_log(transactionHash="0x77"),
-        other_log(logIndex=None),
-        other_log(removed=True),
         lambda call, given: {**given, "result": {}} if call["method"] == "eth_getLogs" else given,
         lambda call, given: {**given, "result": [None]} if call["method"] == "eth_getLogs" else given,
         lambda call, given: {**given, "result": None} if call["method"] == "eth_blockNumber" else given,
         lambda call, given: {**given, "result": {}} if call["method"] == "eth_getBlockByNumber" else given,
         lambda call, given: {**given, "result": "0x"} if call["method"] == "eth_chainId" else given,
     ],
-    ids=[
-        "address", "block hash", "short hash", "number", "pending", "number as a number", "short transaction",
-        "no index", "removed", "no list", "no log",
-        "no number", "no block", "no chain id",
-    ],
+    ids=["no list", "no log", "no number", "no block", "no chain id"],
 )  # fmt: skip
 async def test_an_answer_that_does_not_fit_is_refused_whole(
     tmp_path: Path, chain: LocalChain, settler: Address, change: Change

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muniment.chains.agreeing import agreed
-from muniment.chains.logs import LogContent, LogFilter, content_of, last_common, read_range
-from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, block_time_in
-from muniment.chains.rpc import Call, Failed
+import structlog
+
+from muniment.chains.disputes import Dispute, Disputes
+from muniment.chains.logs import ChainLog, block_in, last_common, number_of, tell_of_odd
+from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node, Span
+from muniment.chains.range_views import RangeView, Refusal, range_view
+from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.hex import Bytes32, HexString, data_of, quantity_of
+from muniment.protocol.evm.hex import Bytes32, HexString
 
 if TYPE_CHECKING:
-    from muniment.chains.nodes import Node, Nodes
+    from muniment.chains.logs import LogFilter
+    from muniment.chains.nodes import Nodes
 
-# Logs of one step. Each may cost the receipt of its transaction; a range with more is read in parts.
+# Logs of one step; a range with more is read in parts.
 LOGS_MAX: Final = 500
+# A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher.
+_FEW_BLOCKS: Final = 10
 # Hashes that reveal a fork. No chain of the catalogue has taken back 200 blocks.
 _BLOCKS_KEPT: Final = 1_000
+# Nodes differ by some blocks, and a URL may lead to one that lags: that is no failure for so long.
+_PATIENCE_S: Final = 10.0
+_HELD_BACK_MAX: Final = 63
+# A pause between two samples of the head.
+_SAMPLE_S: Final = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenLog:
-    """A log. `index` is its place in its block, `position` its place in the receipt of its transaction."""
+    """A log. `index` is its place in its block, `ordinal` its number among equal logs of its transaction, from 0."""
 
     contract: Address
     topics: tuple[Bytes32, ...]
@@ -35,152 +50,365 @@ class SeenLog:
     block_time_s: int
     transaction_hash: Bytes32
     index: int
-    position: int
+    ordinal: int
+
+    @classmethod
+    def of(cls, log: ChainLog, time_s: int, ordinal: int) -> SeenLog:
+        """A log of nodes, with the time of its block."""
+        return cls(
+            Address.from_raw(log.contract), tuple(map(Bytes32.from_raw, log.topics)), HexString.from_raw(log.data),
+            log.block_number, Bytes32.from_raw(log.block_hash), time_s, Bytes32.from_raw(log.transaction_hash),
+            log.place, ordinal,
+        )  # fmt: skip
 
 
 class LogStep(NamedTuple):
     """What a step read. `gone_back_to` is the first block of a fork: what was read from there on is of another chain.
 
-    `at_head`: no block is left to read now.
+    `logs` may have logs of earlier blocks, which were disputed. `at_head`: no block can be read now. `is_too_large`: a
+    range had more than `LOGS_MAX` logs, or nodes refused a few blocks: `large` are the filters that it comes from.
+    `disputed_out` are logs on which nodes differ, and which are given up.
     """
 
     logs: tuple[SeenLog, ...]
     next_block: int
     gone_back_to: int | None = None
     at_head: bool = False
-
-
-class _Receipt(NamedTuple):
-    number: int
-    block_hash: bytes
-    time_s: int
-    logs: tuple[LogContent, ...]
+    is_too_large: bool = False
+    large: tuple[LogFilter, ...] = ()
+    disputed_out: tuple[SeenLog, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class LogReader:
     """Reads logs from `next_block` on; None: from the first block after the head at the first step.
 
-    A block is read when `confirmations` blocks are on top of it. `now_ms` is the time, which may jump.
+    A block is read when `confirmations` blocks are on top of it; with `lag_blocks` and `lag_seconds`, also only so many
+    blocks and seconds after it became the head. `now_ms` is the time, which may jump. Readers of one chain share
+    `disputes` and `heads`.
+
+    Where several nodes are configured, two must answer for each range, and a log counts that both have.
     """
 
     nodes: Nodes
     confirmations: int
     now_ms: Callable[[], int]
     next_block: int | None = None
-    _kept: list[Block] = field(default_factory=list[Block])
+    lag_blocks: int = 0
+    lag_seconds: float = 0.0
+    disputes: InitVar[Disputes | None] = None
+    heads: InitVar[Heads | None] = None
+    head_block: int | None = field(default=None, init=False)
+    failures: Counter[str] = field(default_factory=Counter[str], init=False)
+    odd_logs: Counter[str] = field(default_factory=Counter[str], init=False)
+    _disputes: Disputes = field(init=False)
     _heads: Heads = field(init=False)
+    _kept: list[Block] = field(default_factory=list[Block], init=False)
+    # The first block after what is forgotten of `_kept`.
+    _kept_from: int = field(default=0, init=False)
+    _spans: dict[Node, Span] = field(default_factory=dict["Node", Span], init=False)
+    # Since when nodes lack the newest block that was read.
+    _lacking: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
+    _waits_since_s: float | None = field(default=None, init=False)
+    # Blocks below the head that are left for later, because nodes lacked the end of a range.
+    _held_back: int = field(default=0, init=False)
+    _heads_seen: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]], init=False)
+    # Settled logs of the last step, which are given again when it could not be used.
+    _settled: list[SeenLog] = field(default_factory=list[SeenLog], init=False)
+    _again: list[SeenLog] = field(default_factory=list[SeenLog], init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, disputes: Disputes | None, heads: Heads | None) -> None:
         """Begin without knowledge of the head."""
-        self._heads = Heads(nodes=self.nodes, now_ms=self.now_ms)
+        self._disputes = disputes or Disputes(nodes=self.nodes, now_ms=self.now_ms)
+        self._heads = heads or Heads(nodes=self.nodes, now_ms=self.now_ms)
 
     def go_back_to(self, block: int) -> None:
         """Read again from `block` on, if that was read already."""
+        self._again, self._settled = [*self._again, *self._settled], []
         if self.next_block is not None and block < self.next_block:
             self.next_block = block
             self._kept = [each for each in self._kept if each.number < block]
 
-    async def step(self, node: Node, wanted: Sequence[LogFilter]) -> LogStep:
+    async def step(self, filters: Sequence[LogFilter]) -> LogStep:
         """Read the next range, or find where a fork began. Nothing moves on if it raises.
 
-        Raises `Unreachable` when `node` fails, and `DisagreementError` when nodes have different receipts.
+        Raises `Unreachable` when too few nodes answer, and when they differ in their blocks for a while.
         """
-        newest = self._kept[-1] if self._kept else None
-        look = await self.nodes.look(node, newest and newest.number)
-        if newest is not None and look.hash != newest.hash:
-            if look.hash is None and not self.nodes.all_behind():
-                raise Unreachable(BEHIND, "the node lacks blocks that another node had")
-            return await self._go_back(node)
-        head = (await self._heads.trusted(node, look, newest)).number - self.confirmations
-        first = max(0, head + 1) if self.next_block is None else self.next_block
-        self.next_block = first
-        if first > head:
-            return LogStep((), first, at_head=True)
-        if not wanted:
-            self.next_block = head + 1
-            return LogStep((), self.next_block, at_head=True)
-        return await self._read(node, wanted, first, head)
+        looks, newest = await self._looks(), self._kept[-1] if self._kept else None
+        here = [node for node, look in looks.items() if newest is None or look.hash == newest.hash]
+        if len(here) < self._needed:
+            return await self._apart(looks, newest)
+        head = await self._head(here, looks, newest)
+        limit = self._limit(head)
+        if limit is None:
+            return await self._end(LogStep((), self.next_block or 0, at_head=True), filters)
+        first = self.next_block = max(0, limit + 1) if self.next_block is None else self.next_block
+        if first <= limit and filters:
+            ready = [node for node in here if looks[node].number >= head]
+            return await self._end(await self._read(ready, filters, first, limit), filters)
+        self.next_block = max(first, limit + 1)
+        self._waits_since_s = None
+        return await self._end(LogStep((), self.next_block, at_head=True), filters)
 
-    async def _read(self, node: Node, wanted: Sequence[LogFilter], first: int, head: int) -> LogStep:
-        newest = self._kept[-1] if self._kept else None
-        last = min(head, first + node.span.blocks - 1)
-        found = await read_range(self.nodes, node, wanted, first, last, newest=newest, head=head)
-        if found is None or (len(found.logs) > LOGS_MAX and node.span.refused(last - first + 1)):
-            return LogStep((), first)
-        logs = await self._confirmed(found.logs)
-        if logs is None:
-            return LogStep((), first, at_head=True)
-        self.next_block = last + 1
-        self._kept = [*self._kept, *(each for each in found.marks if each.number < last), found.last][-_BLOCKS_KEPT:]
-        return LogStep(tuple(logs), last + 1, at_head=last == head)
+    @property
+    def _needed(self) -> int:
+        return min(2, len(self.nodes.nodes))
 
-    async def _go_back(self, node: Node) -> LogStep:
-        common = await last_common(self.nodes, node, self._kept_below)
-        oldest = self._kept[0].number
-        self.next_block = oldest if common is None else common + 1
+    async def _looks(self) -> dict[Node, Look]:
+        """The heads of the nodes that are awake and answer, with the newest block that was read."""
+        now_s, newest = self.nodes.now_s(), self._kept[-1] if self._kept else None
+        awake = [node for node in self.nodes.nodes if node.rests_until_s <= now_s]
+        answers = await asyncio.gather(*(self._look(node, newest) for node in awake))
+        looks = {node: look for node, look in zip(awake, answers, strict=True) if look is not None}
+        for node, look in looks.items():
+            if newest is not None and look.hash is None:
+                self._lacking.setdefault(node, now_s)
+            else:
+                self._lacking.pop(node, None)
+        return looks
+
+    async def _look(self, node: Node, newest: Block | None) -> Look | None:
+        try:
+            return await _look(self.nodes, node, newest)
+        except Unreachable as error:
+            self._fail(node, error)
+            return None
+
+    def _fail(self, node: Node, error: Unreachable) -> None:
+        self.nodes.failed(node, error.reason)
+        self.failures[error.reason] += 1
+        _log.warning("node failed", chain=self.nodes.chain.id, url=node.number, reason=error.reason, text=str(error))
+
+    async def _apart(self, looks: dict[Node, Look], newest: Block | None) -> LogStep:
+        """Too few nodes have the newest block that was read: go back, or wait. Raises `Unreachable`."""
+        away = [
+            node for node, look in looks.items()
+            if newest is not None and look.hash is not None and look.hash != newest.hash
+        ]  # fmt: skip
+        if len(away) >= self._needed or (looks and self._are_all_lacking()):
+            return await self._go_back(away[: self._needed] or list(looks))
+        if len(looks) < self._needed:
+            raise Unreachable("unreachable", "too few nodes of the chain answer")
+        return self._wait("nodes lack blocks that others had, or have other blocks")
+
+    def _are_all_lacking(self) -> bool:
+        """Whether the newest block that was read is nowhere; a node that fails for long counts as one that lacks it."""
+        now_s, limits = self.nodes.now_s(), self.nodes.limits
+        return all(
+            now_s - self._lacking.get(node, now_s) >= limits.behind_seconds
+            or (node.failing_since_s is not None and now_s - node.failing_since_s >= limits.silent_seconds)
+            for node in self.nodes.nodes
+        )
+
+    def _wait(self, text: str) -> LogStep:
+        """Raises `Unreachable` after a while."""
+        now_s = self.nodes.now_s()
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        if now_s - self._waits_since_s >= _PATIENCE_S:
+            raise Unreachable(BEHIND, text)
+        return LogStep((), self.next_block or 0, at_head=True)
+
+    async def _go_back(self, asked: Sequence[Node]) -> LogStep:
+        firsts: list[int] = []
+        for node in asked:
+            try:
+                common = await last_common(self.nodes, node, self._kept_below)
+            except Unreachable as error:
+                self._fail(node, error)
+                raise
+            firsts.append(self._kept_from if common is None else common + 1)
+        self.next_block = min(firsts)
         self._kept = [each for each in self._kept if each.number < self.next_block]
+        self._lacking.clear()
+        self._heads_seen.clear()
         return LogStep((), self.next_block, gone_back_to=self.next_block)
 
     async def _kept_below(self, below: int | None) -> list[Block]:
         kept = [each for each in self._kept if below is None or each.number < below]
         return kept[-CALLS_MAX:][::-1]
 
-    async def _confirmed(self, logs: Sequence[Any]) -> list[SeenLog] | None:
-        """The logs in the order of the chain, as two nodes have them in receipts; None: too few nodes have these yet.
+    async def _head(self, here: Sequence[Node], looks: dict[Node, Look], newest: Block | None) -> int:
+        """The head that two nodes have reached; that of the only node as far as it may be trusted."""
+        if self._needed == 1:
+            head = (await self._heads.trusted(here[0], looks[here[0]], newest)).number
+        else:
+            head = sorted((looks[node].number for node in here), reverse=True)[self._needed - 1]
+        self.head_block = head
+        return head
 
-        Raises `Unreachable` for a log that its receipt does not have, `DisagreementError`.
+    def _limit(self, head: int) -> int | None:
+        """The last block that may be read; None: the head was not seen for `lag_seconds` yet."""
+        limit = head - max(self.confirmations, self.lag_blocks)
+        if not self.lag_seconds:
+            return limit
+        now_s, seen = self.nodes.now_s(), self._heads_seen
+        if not seen or now_s - seen[-1][0] >= _SAMPLE_S:
+            seen.append((now_s, head))
+        while len(seen) > 1 and now_s - seen[1][0] >= self.lag_seconds:
+            seen.popleft()
+        return min(limit, seen[0][1]) if now_s - seen[0][0] >= self.lag_seconds else None
+
+    async def _read(self, ready: Sequence[Node], filters: Sequence[LogFilter], first: int, limit: int) -> LogStep:
+        spans = sorted((self._span(node).blocks for node in ready), reverse=True)
+        last = max(first, min(limit - self._held_back, first + spans[self._needed - 1] - 1))
+        blocks = last - first + 1
+        in_turn = sorted(ready, key=lambda node: self._span(node).blocks < blocks)
+        views, refusals = await self._views(in_turn, filters, first, last)
+        if not views:
+            if not refusals:
+                self._held_back = min(_HELD_BACK_MAX, 2 * self._held_back + 1)
+                return self._wait("nodes lack the end of a range, or have other blocks")
+            is_few = blocks <= _FEW_BLOCKS
+            large = tuple(dict.fromkeys(each for refusal in refusals for each in refusal.filters)) if is_few else ()
+            return LogStep((), first, at_head=blocks == 1, is_too_large=is_few, large=large)
+        self._waits_since_s, self._held_back = None, 0
+        logs = {log for _, view in views for log in view.logs}
+        if len(logs) > LOGS_MAX and blocks > 1:
+            for node, _ in views:
+                self._span(node).refused(blocks)
+            return LogStep((), first, is_too_large=True, large=_large(filters, logs))
+        for node, view in views:
+            self._succeed(node, view, blocks)
+        seen, given_up = await self._agreed(views)
+        self._keep(first, Block(last, views[0][1].last), seen)
+        self.next_block = last + 1
+        return LogStep(tuple(seen), last + 1, at_head=last == limit, disputed_out=tuple(given_up))
+
+    def _span(self, node: Node) -> Span:
+        return self._spans.setdefault(node, Span())
+
+    def _succeed(self, node: Node, view: RangeView, blocks: int) -> None:
+        self.nodes.succeeded(node)
+        if blocks >= self._span(node).blocks:
+            self._span(node).fitted()
+        tell_of_odd(self.nodes, node, view.odd)
+        self.odd_logs.update(view.odd)
+
+    async def _views(
+        self, in_turn: Sequence[Node], filters: Sequence[LogFilter], first: int, last: int
+    ) -> tuple[list[tuple[Node, RangeView]], list[Refusal]]:
+        """The first nodes that answer for the range and have the same last block, as many as are needed, or none.
+
+        Raises `Unreachable` where too few answer.
         """
-        places = {(HexString(log["transactionHash"]), quantity_of(log["logIndex"])): log for log in logs}
-        names = tuple(sorted({name for name, _ in places}))
-        if not names:
-            return []
-        found = await agreed(self.nodes, lambda node: self._receipts(node, names))
-        if found is None:
-            return None
-        receipts = dict(zip(names, found, strict=True))
-        seen = [_seen(name, index, receipts[name], log) for (name, index), log in places.items()]
-        return sorted(seen, key=lambda each: (each.block_number, each.index))
+        parts = [part for each in filters for part in each.parts()]
+        views, refusals = list[tuple[Node, RangeView]](), list[Refusal]()
+        failure: Unreachable | None = None
+        at, count = 0, self._needed
+        while at < len(in_turn):
+            asked = in_turn[at : at + count]
+            at, count = at + count, 1
+            answers = await asyncio.gather(*(self._view(node, parts, first, last) for node in asked))
+            for node, answer in zip(asked, answers, strict=True):
+                if isinstance(answer, RangeView):
+                    views.append((node, answer))
+                elif isinstance(answer, Refusal):
+                    refusals.append(answer)
+                else:
+                    failure = answer or failure
+            for _, view in views:
+                same = [each for each in views if each[1].last == view.last]
+                if len(same) >= self._needed:
+                    return same[: self._needed], refusals
+        if failure is not None and not refusals:
+            raise failure
+        return [], refusals
 
-    async def _receipts(self, node: Node, names: Sequence[HexString]) -> tuple[_Receipt, ...] | None:
-        """The receipts of transactions as one node has them; None: it lacks one. Raises `Unreachable`."""
-        answers = await self.nodes.ask(node, [Call("eth_getTransactionReceipt", (name,)) for name in names])
-        if any(answer is None for answer in answers):
-            return None
-        hashes = list(dict.fromkeys(_block_hash(answer) for answer in answers))
-        blocks = await self.nodes.ask(node, [Call("eth_getBlockByHash", (each, False)) for each in hashes])
-        if any(block is None for block in blocks):
-            return None
-        times = {name: block_time_in(block) for name, block in zip(hashes, blocks, strict=True)}
-        return tuple(_receipt(answer, times[_block_hash(answer)]) for answer in answers)
+    async def _view(
+        self, node: Node, parts: Sequence[LogFilter], first: int, last: int
+    ) -> RangeView | Refusal | Unreachable | None:
+        """What a node has of a range. One that fails rests; one that refuses it is asked for less next time."""
+        blocks = last - first + 1
+        try:
+            view = await range_view(self.nodes, node, parts, first, last)
+        except Unreachable as error:
+            self._fail(node, error)
+            return error
+        if isinstance(view, Refusal):
+            if not self._span(node).refused(blocks) and not view.is_error:
+                error = Unreachable(view.reason)
+                self._fail(node, error)
+                return error
+            _log.info("a node refuses a range", url=node.number, blocks=blocks, reason=view.reason)
+        return view
+
+    async def _agreed(self, views: Sequence[tuple[Node, RangeView]]) -> tuple[list[SeenLog], list[SeenLog]]:
+        """The logs that count, in the order of the chain, and those that are given up. Others are disputed."""
+        (node, view), (other, others) = views[0], views[-1]
+        common = {log: time_s for log, time_s in view.logs.items() if others.logs.get(log) == time_s}
+        self._disputes.forget(common)
+        alone = [
+            Dispute(log, time_s, lister, absent)
+            for lister, absent, logs in ((node, other, view.logs), (other, node, others.logs))
+            for log, time_s in logs.items()
+            if log not in common and log not in self._disputes
+        ]
+        settlement = await self._disputes.settle(alone)
+        unclear = {each.log: each for each in settlement.open}
+        taken = common | {each.log: each.time_s for each in settlement.taken}
+        ordinals = _ordinals([*taken, *unclear])
+        for dispute in unclear.values():
+            dispute.ordinal = ordinals[dispute.log]
+        given_up = self._disputes.add(list(unclear.values()))
+        seen = [SeenLog.of(log, time_s, ordinals[log]) for log, time_s in taken.items()]
+        return _in_order(seen), _in_order(_seen(each) for each in given_up)
+
+    def _keep(self, first: int, last: Block, seen: Sequence[SeenLog]) -> None:
+        """Keep the hash of the last block of a range, and those of the blocks with logs."""
+        if not self._kept:
+            self._kept_from = first
+        hashes = {log.block_number: log.block_hash.raw for log in seen} | {last.number: last.hash}
+        kept = [*self._kept, *(Block(*each) for each in sorted(hashes.items()))]
+        if len(kept) > _BLOCKS_KEPT:
+            self._kept_from = kept[-_BLOCKS_KEPT - 1].number + 1
+        self._kept = kept[-_BLOCKS_KEPT:]
+
+    async def _end(self, step: LogStep, filters: Sequence[LogFilter]) -> LogStep:
+        """The step with what has come of older disputes."""
+        again, self._again = self._again, []
+        takers = [each.taker() for each in filters] if self._disputes.count else []
+        settlement = await self._disputes.settle_due(lambda log: any(takes(log) for takes in takers))
+        self._settled = [*again, *map(_seen, settlement.taken)]
+        return step._replace(
+            logs=(*self._settled, *step.logs), disputed_out=(*step.disputed_out, *map(_seen, settlement.given_up))
+        )
 
 
-def _block_hash(answer: object) -> str:
-    if isinstance(answer, Failed):
-        raise Unreachable("refused", answer.message)
-    receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-    name = receipt.get("blockHash")
-    if data_of(name) is None:
-        raise Unreachable("garbage", "no receipt")
-    return str(name)
+async def _look(nodes: Nodes, node: Node, newest: Block | None) -> Look:
+    """The head of a node, and what it has at the number of the newest block. Raises `Unreachable`."""
+    calls = [Call("eth_blockNumber")]
+    if newest is not None:
+        calls.append(Call("eth_getBlockByNumber", (hex(newest.number), False)))
+    answer, *blocks = await nodes.ask(node, calls)
+    number, block = number_of(answer), block_in(blocks[0]) if blocks else None
+    if number is None or (block is not None and newest is not None and block.number != newest.number):
+        raise Unreachable("garbage", "no block number")
+    return Look(number, block and block.hash, block and block.time_s)
 
 
-def _receipt(answer: dict[str, Any], time_s: int | None) -> _Receipt:
-    """Raises `Unreachable`."""
-    number, block_hash, logs = quantity_of(answer.get("blockNumber")), data_of(answer["blockHash"]), answer.get("logs")
-    if number is None or block_hash is None or time_s is None or not isinstance(logs, list):
-        raise Unreachable("garbage", "no receipt")
-    return _Receipt(number, block_hash, time_s, tuple(content_of(each) for each in cast("list[object]", logs)))
+def _seen(dispute: Dispute) -> SeenLog:
+    return SeenLog.of(dispute.log, dispute.time_s, dispute.ordinal)
 
 
-def _seen(name: HexString, index: int | None, receipt: _Receipt, entry: dict[str, Any]) -> SeenLog:
-    """The log of a receipt. Raises `Unreachable` if the node's own log, `entry`, is another one."""
-    own = content_of(entry)
-    position = next((place for place, each in enumerate(receipt.logs) if each == own), None)
-    if position is None or index is None or data_of(entry.get("blockHash")) != receipt.block_hash:
-        raise Unreachable("garbage", "a log that its transaction does not have")
-    return SeenLog(
-        Address.from_raw(own.contract), tuple(map(Bytes32.from_raw, own.topics)), HexString.from_raw(own.data),
-        receipt.number, Bytes32.from_raw(receipt.block_hash), receipt.time_s, Bytes32.from_raw(name.raw), index,
-        position,
-    )  # fmt: skip
+def _in_order(logs: Iterable[SeenLog]) -> list[SeenLog]:
+    return sorted(logs, key=lambda log: (log.block_number, log.index, log.transaction_hash))
+
+
+def _ordinals(logs: Sequence[ChainLog]) -> dict[ChainLog, int]:
+    """The number of each log among the equal ones of its transaction, by their places."""
+    counts, ordinals = Counter[tuple[object, ...]](), dict[ChainLog, int]()
+    for log in sorted(logs, key=lambda each: each.place):
+        equal = (log.block_hash, log.transaction_hash, *log[4:])
+        ordinals[log] = counts[equal]
+        counts[equal] += 1
+    return ordinals
+
+
+def _large(filters: Sequence[LogFilter], logs: Iterable[ChainLog]) -> tuple[LogFilter, ...]:
+    """The filters that take a share of the logs of a range that is more than that of a filter on average."""
+    counts: dict[LogFilter, int] = {}
+    for each in filters:
+        takes = each.taker()
+        counts[each] = sum(map(takes, logs))
+    return tuple(each for each, count in counts.items() if count * len(counts) >= LOGS_MAX)

@@ -204,7 +204,7 @@ class Follower:
         end = head if followed.others_at is None else min(head, followed.others_at - 1)
         last = min(end, first + node.span.blocks - 1)
         wanted = LogFilter(followed.settlers, (TOPICS,))
-        found = await read_range(self.nodes, node, [wanted], first, last, newest=followed.newest, head=head)
+        found = await read_range(self.nodes, node, wanted, first, last, newest=followed.newest, head=head)
         if found is None:
             return Step(self._chain_id, first, head)
         events = [event for event in map(event_in, found.logs) if event is not None]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from muniment.chains.agreeing import DisagreementError
 from muniment.chains.log_reader import LogReader, SeenLog
 from muniment.chains.logs import LogFilter
 from muniment.outgoing import Unreachable
@@ -62,21 +61,13 @@ class ChainEvents:
     reader: LogReader
 
     async def step(self, wanted: Mapping[Signature, Waiting]) -> EventsStep:
-        """Read the next range of blocks. Raises `Incomplete` when nodes fail or differ; they rest until a later try."""
+        """Read the next range of blocks. Raises `Incomplete` when too few nodes answer; they rest until a later try."""
         nodes = self.reader.nodes
-        node = nodes.first_awake()
-        if node is None:
-            raise Incomplete("no-answer", f"all nodes of chain {nodes.chain.id} rest after failures")
         try:
-            step = await self.reader.step(node, _filters(wanted))
+            step = await self.reader.step(_filters(wanted))
         except Unreachable as error:
-            nodes.failed(node, error.reason)
-            _log.warning("node failed", chain=nodes.chain.id, url=node.number, reason=error.reason)
-            raise Incomplete("no-answer", f"a node of chain {nodes.chain.id} failed ({error.reason})") from None
-        except DisagreementError:
-            nodes.failed(node, "differs")
-            raise Incomplete("nodes-differ", f"nodes of chain {nodes.chain.id} have different receipts") from None
-        nodes.succeeded(node)
+            text = f"too few nodes of chain {nodes.chain.id} answer for a range ({error.reason}: {error})"
+            raise Incomplete("no-answer", text) from None
         chain_id = nodes.chain.id
         found = [
             (sig, _occurrence(chain_id, log))
@@ -97,4 +88,4 @@ def _filters(wanted: Mapping[Signature, Waiting]) -> list[LogFilter]:
 
 def _occurrence(chain_id: int, log: SeenLog) -> Occurrence:
     payload = EventPayload(chain_id, log.block_hash, log.index, log.contract, log.topics, log.data)
-    return Occurrence(payload, log.block_number, log.block_time_s, log.transaction_hash, log.position)
+    return Occurrence(payload, log.block_number, log.block_time_s, log.transaction_hash, log.ordinal)

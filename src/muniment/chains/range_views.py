@@ -1,0 +1,124 @@
+"""What one node has of a range of blocks: its logs with the times of their blocks, all of one chain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muniment.chains.logs import ChainLog, ask_logs, block_in, logs_in, may_be_size
+from muniment.chains.nodes import CALLS_MAX
+from muniment.chains.rpc import Call, Failed
+from muniment.outgoing import Unreachable
+
+if TYPE_CHECKING:
+    from muniment.chains.logs import LogFilter, LogsAnswer
+    from muniment.chains.nodes import Node, Nodes
+
+# Requests of a range that are on their way to one node at once.
+_AT_ONCE: Final = 16
+# Blocks in one request: each is asked by hash and by number, and the last block of the range once more.
+_BLOCKS_AT_ONCE: Final = (CALLS_MAX - 1) // 2
+
+
+class RangeView(NamedTuple):
+    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds)."""
+
+    last: bytes
+    logs: dict[ChainLog, int]
+    odd: Counter[str]
+
+
+class Refusal(NamedTuple):
+    """A node refused a range, maybe for its size; `is_error`: it answered with an error for these filters."""
+
+    filters: tuple[LogFilter, ...]
+    reason: str
+    is_error: bool
+
+
+async def range_view(
+    nodes: Nodes, node: Node, filters: Sequence[LogFilter], first: int, last: int
+) -> RangeView | Refusal | None:
+    """What the node has of the blocks from `first` to `last`; None: it lacks some now, or its chain changed meanwhile.
+
+    Logs count only where the last block has one hash in all answers. Raises `Unreachable`.
+    """
+    answers: list[LogsAnswer | Unreachable] = []
+    for at in range(0, len(filters), _AT_ONCE):
+        answers += await asyncio.gather(
+            *(_answer(nodes, node, each, first, last) for each in filters[at : at + _AT_ONCE])
+        )
+    if refusal := _refusal(filters, answers):
+        return refusal
+    odd, logs = Counter[str](), dict[ChainLog, None]()
+    marks: set[bytes | None] = set()
+    for each, answer in zip(filters, answers, strict=True):
+        assert not isinstance(answer, Unreachable)  # noqa: S101 - see `_refusal`
+        marks |= {answer.before, answer.after}
+        if isinstance(answer.logs, list):
+            logs |= dict.fromkeys(logs_in(answer.logs, each, first, last, odd))
+    (mark, *others) = marks
+    if mark is None or others:
+        return None
+    times = await _times(nodes, node, list(logs), last, mark)
+    if times is None:
+        return None
+    canonical = {log: times[log[:2]] for log in logs if log[:2] in times}
+    odd["elsewhere"] += len(logs) - len(canonical)
+    return RangeView(mark, canonical, odd)
+
+
+async def _answer(nodes: Nodes, node: Node, wanted: LogFilter, first: int, last: int) -> LogsAnswer | Unreachable:
+    try:
+        return await ask_logs(nodes, node, wanted, first, last)
+    except Unreachable as error:
+        return error
+
+
+def _refusal(filters: Sequence[LogFilter], answers: Sequence[LogsAnswer | Unreachable]) -> Refusal | None:
+    """Raises `Unreachable` where a node failed for another reason than the size of the range."""
+    large: list[LogFilter] = []
+    reason, is_error = "", True
+    for each, answer in zip(filters, answers, strict=True):
+        if isinstance(answer, Unreachable):
+            if not may_be_size(answer.reason):
+                raise answer
+            reason, is_error = answer.reason, is_error and answer.reason == "too-large"
+            large.append(each)
+        elif isinstance(answer.logs, Failed) and answer.before is not None and answer.after is not None:
+            large.append(each)
+            reason = reason or answer.logs.message
+    return Refusal(tuple(large), reason, is_error) if large else None
+
+
+async def _times(
+    nodes: Nodes, node: Node, logs: Sequence[ChainLog], last: int, mark: bytes
+) -> dict[tuple[int, bytes], int] | None:
+    """The times of the blocks with logs that the node has at their numbers, by number and hash.
+
+    None: it lacks one of them, or its chain has changed. Raises `Unreachable` where it contradicts itself.
+    """
+    hashes: dict[int, Counter[bytes]] = {}
+    for log in logs:
+        hashes.setdefault(log.block_number, Counter())[log.block_hash] += 1
+    times: dict[tuple[int, bytes], int] = {}
+    numbers = sorted(hashes)
+    for at in range(0, len(numbers), _BLOCKS_AT_ONCE):
+        piece = numbers[at : at + _BLOCKS_AT_ONCE]
+        names = [hashes[number].most_common(1)[0][0] for number in piece]
+        *answers, newest = map(block_in, await nodes.ask(node, [
+            *(Call("eth_getBlockByHash", ("0x" + name.hex(), False)) for name in names),
+            *(Call("eth_getBlockByNumber", (hex(number), False)) for number in (*piece, last)),
+        ]))  # fmt: skip
+        if newest is None or newest.hash != mark:
+            return None
+        halves = zip(piece, names, answers[: len(piece)], answers[len(piece) :], strict=True)
+        for number, name, by_hash, by_number in halves:
+            if by_number is None or (by_hash is None and by_number.hash == name):
+                return None
+            if by_number.number != number or (by_number.hash == name and by_hash != by_number):
+                raise Unreachable("garbage", "a block that is another one by its number")
+            times[number, by_number.hash] = by_number.time_s
+    return times

@@ -1,0 +1,292 @@
+"""Nodes of which one invents, omits, lags, refuses or rests: no single one makes, hides or stops an event."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from made_up_chain import BEGAN_S, Change, Json, MadeUpChain, MadeUpNode, Read, ReadingWorld, hash_of, world
+from muniment.chains.disputes import DISPUTES_MAX
+from muniment.outgoing import Unreachable
+
+__all__ = ["world"]
+
+MINUTE_S = 60
+
+
+def invents(count: int = 1, *, has_receipts: bool = False) -> Change:
+    """Beside each true log there are others, which a receipt has only with `has_receipts`."""
+    receipts: dict[str, Json] = {}
+
+    def change(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            made = [
+                {**log, "transactionHash": hash_of(f"invented {log['blockNumber']} {place}")}
+                for log in result for place in range(count)
+            ]  # fmt: skip
+            receipts.update({log["transactionHash"]: {"blockHash": log["blockHash"], "logs": [log]} for log in made})
+            return [*result, *made]
+        if method == "eth_getTransactionReceipt" and has_receipts:
+            return receipts.get(params[0], result)
+        return result
+
+    return change
+
+
+def omits(*, in_receipts: bool = False) -> Change:
+    def change(method: str, _params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            return []
+        if method == "eth_getTransactionReceipt" and in_receipts and result:
+            return {**result, "logs": []}
+        return result
+
+    return change
+
+
+def refuses(message: str = "no") -> Change:
+    def change(method: str, _params: list[Any], result: Any) -> Any:
+        return {"error": {"code": -32000, "message": message}} if method == "eth_getLogs" else result
+
+    return change
+
+
+def fails(method: str, _params: list[Any], result: Any) -> Any:
+    return {} if method == "eth_blockNumber" else result
+
+
+def behind(node: MadeUpNode) -> MadeUpNode:
+    node.lag = lambda: 50
+    return node
+
+
+async def over_time(world: ReadingWorld, read: Read, seconds: int = 4, steps: int = 10) -> list[int]:
+    """Read to the head every few seconds, as a relayer does, which waits where nodes rest."""
+    for _ in range(steps):
+        with suppress(Unreachable):
+            await read.to_head()
+        world.now_s += seconds
+    return [log.block_number for log in read.logs]
+
+
+ATTACKS: list[Any] = [
+    pytest.param(invents(), id="invents"), pytest.param(invents(1_000), id="invents a thousand"),
+    pytest.param(invents(has_receipts=True), id="invents with receipts"),
+    pytest.param(invents(300, has_receipts=True), id="invents hundreds with receipts"),
+    pytest.param(omits(), id="omits"), pytest.param(omits(in_receipts=True), id="omits in receipts"),
+    pytest.param(refuses(), id="refuses"), pytest.param(fails, id="fails"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "second", "third"])
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_of_three_nodes_one_stops_makes_and_hides_nothing(
+    world: ReadingWorld, attack: Change, place: int
+) -> None:
+    nodes = [world.node(attack if each == place else None) for each in range(3)]
+    read = world.reader(*nodes)
+    for _ in range(3):
+        log = world.chain.add()
+        await over_time(world, read, steps=3)
+        assert read.logs[-1].transaction_hash == log["transactionHash"]
+    assert ([each.block_number for each in read.logs], read.given_up) == ([101, 102, 103], [])
+    assert read.disputes.count == 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "second", "third"])
+async def test_of_three_nodes_one_may_lag(world: ReadingWorld, place: int) -> None:
+    nodes = [world.node() for _ in range(3)]
+    behind(nodes[place])
+    read = world.reader(*nodes)
+    world.chain.add()
+    assert await read.to_head() == [101]
+    assert read.failing == []
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("count", [1, 1_000])
+async def test_of_two_nodes_one_that_invents_fails_and_the_true_log_counts(
+    world: ReadingWorld, place: int, count: int
+) -> None:
+    nodes = [world.node(invents(count) if each == place else None) for each in range(2)]
+    read = world.reader(*nodes)
+    world.chain.add()
+    assert await read.to_head() == [101]
+    assert (read.failing, read.disputes.count, read.given_up) == ([place + 1], 0, [])
+    # Its first receipt tells: nothing more is asked.
+    assert [node.asked("eth_getTransactionReceipt") for node in nodes] == [1, 1]
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+async def test_of_two_nodes_one_that_leaves_logs_out_fails_and_they_count(world: ReadingWorld, place: int) -> None:
+    read = world.reader(*(world.node(omits() if each == place else None) for each in range(2)))
+    for _ in range(20):
+        world.chain.add()
+    assert await read.to_head() == list(range(101, 121))
+    assert (read.failing, read.disputes.count) == ([place + 1], 0)
+
+
+async def test_while_one_of_two_nodes_rests_reading_waits(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), world.node())
+    second = read.reader.nodes.nodes[1]
+    world.chain.add()
+    read.reader.nodes.failed(second, "timeout")
+    with pytest.raises(Unreachable):
+        await read.step()
+    world.now_s = second.rests_until_s
+    assert await read.to_head() == [101]
+
+
+async def test_of_two_nodes_the_one_that_lags_is_waited_for(world: ReadingWorld) -> None:
+    late = world.node()
+    read = world.reader(world.node(), late)
+    late.lag = lambda: 1
+    world.chain.add()
+    assert await read.to_head() == []
+    late.lag = lambda: 0
+    assert await read.to_head() == [101]
+
+
+async def test_a_log_that_stays_disputed_makes_no_event_and_stops_none(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), world.node(invents(has_receipts=True)))
+    world.chain.add()
+    assert await read.to_head() == [101]
+    assert (read.disputes.count, read.disputes.oldest_block, read.failing) == (1, 101, [])
+    world.chain.add()
+    assert await over_time(world, read, seconds=MINUTE_S, steps=20) == [101, 102]
+    assert read.disputes.count == 2
+
+
+async def test_a_disputed_log_is_asked_for_less_and_less_often_and_then_given_up(world: ReadingWorld) -> None:
+    nodes = world.node(), world.node(invents(has_receipts=True))
+    read = world.reader(*nodes)
+    world.chain.add()
+    await over_time(world, read, seconds=10, steps=350)
+    assert 10 < nodes[0].asked("eth_getTransactionReceipt") < 25
+    assert read.given_up == []
+    await over_time(world, read, seconds=MINUTE_S, steps=3)
+    assert [log.block_number for log in read.given_up] == [101]
+    assert (read.disputes.count, read.disputes.given_up) == (0, 1)
+
+
+async def test_a_dispute_that_is_settled_later_gives_its_log(world: ReadingWorld) -> None:
+    late = world.node(omits(in_receipts=True))
+    read = world.reader(world.node(), late)
+    log = world.chain.add()
+    assert await read.to_head() == []
+    late.change = lambda _method, _params, result: result
+    assert await over_time(world, read) == [101]
+    assert read.logs[0].transaction_hash == log["transactionHash"]
+    assert read.disputes.count == 0
+
+
+async def test_a_settled_log_that_could_not_be_planned_is_given_again(world: ReadingWorld) -> None:
+    late = world.node(omits(in_receipts=True))
+    read = world.reader(world.node(), late)
+    world.chain.add()
+    await read.to_head()
+    late.change = lambda _method, _params, result: result
+    assert await over_time(world, read) == [101]
+    read.reader.go_back_to(read.reader.next_block or 0)
+    assert await over_time(world, read) == [101]
+    read.logs.clear()
+    read.reader.go_back_to(102)
+    await read.to_head()
+    assert read.logs == []
+
+
+async def test_no_more_logs_are_disputed_than_a_bound(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), world.node(invents(400, has_receipts=True)))
+    for number in range(1, 4):
+        world.chain.add()
+        assert await read.to_head() == list(range(101, 101 + number))
+    assert (read.disputes.count, len(read.given_up)) == (DISPUTES_MAX, 3 * 400 - DISPUTES_MAX)
+
+
+async def test_a_dispute_of_a_block_that_a_fork_took_away_ends(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), world.node(invents(has_receipts=True)))
+    world.chain.add()
+    await read.to_head()
+    world.chain.fork_at, world.chain.fork = 101, "other"
+    assert await over_time(world, read) == [101]
+    assert (read.disputes.count, read.failing, read.forks) == (0, [], [101])
+
+
+async def test_nodes_on_two_forks_are_waited_for(world: ReadingWorld) -> None:
+    other = MadeUpChain(fork_at=101, fork="other")
+    away = world.node(chain=other)
+    read = world.reader(world.node(), away)
+    world.chain.add()
+    other.add()
+    assert await read.to_head() == []
+    assert read.failing == []
+    world.now_s += 10
+    with pytest.raises(Unreachable):
+        await read.step()
+    away.chain = world.chain
+    assert await read.to_head() == [101]
+
+
+async def test_a_fork_that_both_nodes_have_is_taken_back(world: ReadingWorld) -> None:
+    other = MadeUpChain(fork_at=101, fork="other")
+    nodes = world.node(), world.node()
+    read = world.reader(*nodes)
+    world.chain.add()
+    await read.to_head()
+    other.add(data="0x01")
+    nodes[0].chain = other
+    await read.to_head()
+    assert (read.forks, [log.data for log in read.logs]) == ([], ["0x"])
+    nodes[1].chain = other
+    await read.to_head()
+    assert (read.forks, [log.data for log in read.logs]) == ([101], ["0x", "0x01"])
+
+
+async def test_a_time_in_which_nodes_differ_is_disputed(world: ReadingWorld) -> None:
+    def earlier(method: str, _params: list[Any], result: Any) -> Any:
+        if method.startswith("eth_getBlockBy") and result:
+            return {**result, "timestamp": hex(BEGAN_S)}
+        return result
+
+    read = world.reader(world.node(), world.node(earlier))
+    world.chain.add()
+    assert await read.to_head() == []
+    assert read.disputes.count == 1
+    three = world.reader(world.node(), world.node(earlier), world.node(), start=101)
+    assert await three.to_head() == [101]
+    assert three.logs[0].block_time_s == BEGAN_S + 101
+
+
+async def test_a_node_without_the_end_of_a_range_has_no_vote_in_it(world: ReadingWorld) -> None:
+    def lacks(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            return []
+        return None if method == "eth_getBlockByNumber" and int(params[0], 16) > 100 else result
+
+    read = world.reader(world.node(), world.node(lacks))
+    world.chain.add()
+    assert await read.to_head() == []
+    assert (read.failing, read.disputes.count, read.reader.next_block) == ([], 0, 101)
+
+
+async def test_equal_logs_of_a_transaction_keep_their_numbers_while_one_is_disputed(world: ReadingWorld) -> None:
+    first: list[Json] = []
+
+    def hides_first(method: str, _params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            return [each for each in result if each not in first]
+        if method == "eth_getTransactionReceipt":
+            return {**result, "logs": [each for each in result["logs"] if each not in first]}
+        return result
+
+    late = world.node(hides_first)
+    read = world.reader(world.node(), late)
+    first.append(world.chain.add(transaction=hash_of("one")))
+    world.chain.add(block=world.chain.head, transaction=hash_of("one"))
+    await read.to_head()
+    assert [(log.index, log.ordinal) for log in read.logs] == [(1, 1)]
+    first.clear()
+    await over_time(world, read)
+    assert [(log.index, log.ordinal) for log in read.logs] == [(1, 1), (0, 0)]

@@ -1,0 +1,265 @@
+"""Logs of one node: what is odd is passed over, what lags is waited for, and nothing is read twice or lost."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from made_up_chain import CONTRACT, PING, Change, Json, ReadingWorld, hash_of, world
+from muniment.chains.log_reader import LOGS_MAX, SeenLog
+from muniment.chains.logs import VALUES_MAX, LogFilter
+from muniment.outgoing import Unreachable
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32
+
+__all__ = ["world"]
+
+
+def odd(**members: object) -> Json:
+    """The members in which a log that a node lists beside the good ones differs from them."""
+    return {"transactionHash": hash_of("odd"), **members}
+
+
+def lists_beside(members: Json) -> Change:
+    def change(method: str, _params: object, result: object) -> object:
+        if method != "eth_getLogs" or not isinstance(result, list) or not result:
+            return result
+        return [{**result[0], **members}, *result]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        odd(removed=True), odd(removed=True, blockHash=hash_of("elsewhere")), odd(blockHash=hash_of("elsewhere")),
+        odd(blockHash=None), odd(blockNumber=None), odd(logIndex=None), odd(transactionHash=None), odd(topics=None),
+        odd(data=None), odd(address=None), odd(topics=[PING] * 5), odd(topics=["0x01"]), odd(data="0x1"),
+        odd(address="0xab"), odd(blockHash="0x77"), odd(transactionHash="0x77"), odd(blockNumber=7),
+        odd(address="0x" + "77" * 20), odd(topics=[]), odd(topics=[hash_of("other")]), odd(blockNumber="0xffffff"),
+        odd(logIndex="0x" + "f" * 20),
+    ],
+    ids=lambda members: ", ".join(f"{name} {str(value)[:12]}" for name, value in list(members.items())[-2:]),
+)  # fmt: skip
+async def test_an_odd_log_is_passed_over_and_the_range_goes_on(world: ReadingWorld, members: Json) -> None:
+    read = world.reader(world.node(lists_beside(members)))
+    log = world.chain.add()
+    assert await read.to_head() == [101]
+    assert read.logs[0].transaction_hash == log["transactionHash"]
+    assert (sum(read.reader.odd_logs.values()), read.failing) == (1, [])
+
+
+async def test_an_odd_log_alone_does_not_stop_the_range(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    world.chain.add(removed=True)
+    assert (await read.to_head(), read.failing, read.reader.next_block) == ([], [], 102)
+
+
+@pytest.mark.parametrize("answer", [["0x1"], [None, 7], [{"logIndex": "0x0"}] * 10], ids=["texts", "none", "many"])
+async def test_a_node_that_lists_no_logs_at_all_fails(world: ReadingWorld, answer: list[object]) -> None:
+    node = world.node(lambda method, _params, result: answer if method == "eth_getLogs" else result)
+    read = world.reader(node)
+    world.chain.add()
+    with pytest.raises(Unreachable):
+        await read.step()
+    assert (read.failing, read.reader.next_block) == ([1], 101)
+
+
+async def test_quantities_with_leading_zeros_are_numbers(world: ReadingWorld) -> None:
+    def padded(method: str, _params: object, result: object) -> object:
+        if method == "eth_getLogs" and isinstance(result, list):
+            return [{**log, "logIndex": "0x00", "blockNumber": "0x0065"} for log in result]
+        if method.startswith("eth_getBlock") and isinstance(result, dict):
+            return {**result, "number": "0x0" + result["number"][2:], "timestamp": "0x00" + result["timestamp"][2:]}
+        return result
+
+    read = world.reader(world.node(padded))
+    world.chain.add()
+    assert await read.to_head() == [101]
+    assert read.logs[0].index == 0
+
+
+async def test_a_log_is_listed_once_and_equal_logs_of_a_transaction_are_two(world: ReadingWorld) -> None:
+    node = world.node(
+        lambda method, _params, result: [*result, *reversed(result)] if method == "eth_getLogs" else result
+    )
+    read = world.reader(node)
+    world.chain.add(transaction=hash_of("one"))
+    for data in ("0x", "0x01", "0x"):
+        world.chain.add(block=world.chain.head, transaction=hash_of("one"), data=data)
+    await read.to_head()
+    assert [(log.index, log.data, log.ordinal) for log in read.logs] == [
+        (0, "0x", 0), (1, "0x", 1), (2, "0x01", 0), (3, "0x", 2),
+    ]  # fmt: skip
+
+
+async def test_logs_that_are_counted_in_their_transaction_are_all_kept(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    world.chain.add(logIndex="0x0")
+    world.chain.add(block=world.chain.head, logIndex="0x0")
+    world.chain.add(block=world.chain.head, logIndex="0x0", transaction=hash_of("last"), data="0x01")
+    assert await read.to_head() == [101] * 3
+    assert len(set(read.logs)) == 3
+
+
+async def test_time_and_receipts_are_not_taken_from_what_lists_logs(world: ReadingWorld) -> None:
+    node = world.node()
+    read = world.reader(node)
+    world.chain.add(blockTimestamp="0x1")
+    await read.to_head()
+    assert [log.block_time_s for log in read.logs] == [
+        int(node.chain.answer("eth_getBlockByNumber", ["0x65"])["timestamp"], 16)
+    ]
+    assert node.asked("eth_getTransactionReceipt") == 0
+    assert node.asked("eth_getBlockByHash") == 1
+
+
+async def test_the_logs_of_a_range_come_between_two_questions_for_its_last_block(world: ReadingWorld) -> None:
+    node = world.node()
+    read = world.reader(node)
+    world.chain.add()
+    await read.to_head()
+    (batch,) = [calls for calls in node.requests if any(call["method"] == "eth_getLogs" for call in calls)]
+    assert [(call["method"], call["params"][0]) for call in (batch[0], batch[2])] == [
+        ("eth_getBlockByNumber", "0x65")
+    ] * 2
+    assert batch[1]["method"] == "eth_getLogs"
+
+
+async def test_nodes_behind_one_url_of_which_one_lags_lose_no_log(world: ReadingWorld) -> None:
+    node, requests = world.node(), count()
+    node.lag = lambda: 4 if next(requests) % 3 == 0 else 0
+    read = world.reader(node)
+    for _ in range(15):
+        world.chain.add()
+        await read.to_head()
+        await read.to_head()
+    world.chain.head += 4
+    for _ in range(20):
+        await read.to_head()
+    assert [log.block_number for log in read.logs] == list(range(101, 116))
+    assert read.failing == []
+
+
+async def test_a_head_that_falls_back_and_comes_again_brings_nothing_twice(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    for _ in range(5):
+        world.chain.add()
+    assert await read.to_head() == [101, 102, 103, 104, 105]
+    world.chain.head -= 40
+    for _ in range(5):
+        await read.to_head()
+        world.chain.head += 8
+        world.now_s += 1
+    world.chain.add()
+    assert await read.to_head() == [101, 102, 103, 104, 105, 106]
+    assert (read.forks, read.failing) == ([], [])
+
+
+async def test_blocks_that_never_come_again_are_given_back_after_minutes(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    world.chain.add()
+    await read.to_head()
+    world.chain.add()
+    await read.to_head()
+    world.chain.head, world.chain.logs = 101, world.chain.logs[:1]
+    await read.to_head()
+    world.now_s += 60
+    with pytest.raises(Unreachable):
+        await read.step()
+    world.now_s += 180
+    await read.step()
+    assert read.forks == [102]
+
+
+async def test_after_a_fork_all_its_blocks_are_read(world: ReadingWorld) -> None:
+    """Only the last block of a range and those with logs are known: the fork begins between them."""
+    read = world.reader(world.node())
+    for _ in range(3):
+        world.chain.add()
+    world.chain.head += 20
+    await read.to_head()
+    world.chain.fork_at, world.chain.fork = 110, "other"
+    world.chain.add(block=112)
+    world.chain.head += 1
+    await read.to_head()
+    assert (read.forks, [log.block_number for log in read.logs]) == ([104], [101, 102, 103, 112])
+
+
+async def test_a_fork_below_all_known_blocks_is_read_from_the_first_one(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    world.chain.head += 20
+    await read.to_head()
+    world.chain.fork_at, world.chain.fork = 90, "other"
+    world.chain.add(block=105)
+    assert await read.to_head() == [105]
+    assert read.forks == [101]
+
+
+async def test_many_logs_are_read_in_parts(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    for _ in range(LOGS_MAX // 50 + 1):
+        world.chain.head += 1
+        for _ in range(50):
+            world.chain.add(block=world.chain.head)
+    step = await read.step()
+    assert (step.is_too_large, step.large, step.next_block) == (True, read.filters, 101)
+    assert len(await read.to_head()) == LOGS_MAX + 50
+
+
+async def test_a_node_that_refuses_even_one_block_does_not_rest(world: ReadingWorld) -> None:
+    error = {"error": {"code": -32000, "message": "query returned too many results"}}
+    node = world.node(lambda method, _params, result: error if method == "eth_getLogs" else result)
+    read = world.reader(node)
+    world.chain.add()
+    step = await read.step()
+    assert (step.is_too_large, step.large, step.at_head, step.next_block) == (True, read.filters, True, 101)
+    assert read.failing == []
+
+
+async def test_a_second_reader_follows_after_blocks_and_seconds(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), lag_blocks=3, lag_seconds=120.0)
+    world.chain.add()
+    for _ in range(3):
+        world.chain.head += 1
+        assert await read.to_head() == []
+    world.now_s += 119
+    assert await read.to_head() == []
+    world.now_s += 1
+    world.chain.head += 50
+    assert await read.to_head() == [101]
+    assert read.reader.next_block == 103  # the first look was at 102
+
+
+async def test_what_could_not_be_planned_is_read_again(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    world.chain.add()
+    await read.to_head()
+    read.reader.go_back_to(101)
+    assert await read.to_head() == [101, 101]
+
+
+def test_a_filter_is_asked_in_parts_that_nodes_accept() -> None:
+    contracts = tuple(Address.from_raw(number.to_bytes(20)) for number in range(VALUES_MAX + 1))
+    values = tuple(Bytes32.from_raw(number.to_bytes(32)) for number in range(2 * VALUES_MAX + 1))
+    parts = list(LogFilter(contracts, ((PING,), (), values)).parts())
+    assert len(parts) == 6
+    assert all(len(part.contracts) <= VALUES_MAX and len(part.topics[2]) <= VALUES_MAX for part in parts)
+    assert {(part.contracts[0], part.topics[2][0]) for part in parts} == {
+        (contract, value) for contract in contracts[::VALUES_MAX] for value in values[::VALUES_MAX]
+    }
+    assert [part.topics[:2] for part in parts] == [((PING,), ())] * 6
+    assert list(LogFilter((CONTRACT,), ()).parts()) == [LogFilter((CONTRACT,), ())]
+
+
+async def test_the_logs_of_all_parts_are_joined(world: ReadingWorld) -> None:
+    node = world.node()
+    read = world.reader(node)
+    others = tuple(Address.from_raw(number.to_bytes(20)) for number in range(VALUES_MAX))
+    read.filters = (LogFilter((*others, CONTRACT)), LogFilter((CONTRACT,)))
+    world.chain.add()
+    world.chain.add(address=others[7].lower())
+    assert await read.to_head() == [101, 102]
+    assert isinstance(read.logs[0], SeenLog)
+    assert node.asked("eth_getLogs") == 3
