@@ -61,8 +61,8 @@ def nothing(due: Due) -> Made:
     return Made(_run(due, "nothing"), [])
 
 
-def stopped(due: Due) -> Made:
-    return Made(replace_run(_run(due, "stopped"), reason=RunReason(code="abort")), [])
+def stopped(due: Due, code: Any = "abort") -> Made:
+    return Made(replace_run(_run(due, "stopped"), reason=RunReason(code=code)), [])
 
 
 def intent(due: Due, number: int = 1, deadline: int = FAR_DEADLINE) -> AnyNewIntent:

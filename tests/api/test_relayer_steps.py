@@ -24,6 +24,7 @@ from relayer_world import (
     intent_body_of,
     intents,
     nothing,
+    replace_run,
     stopped,
     world,
 )
@@ -57,15 +58,54 @@ async def test_a_tick_runs_once(world: World) -> None:
     assert await world.runs(sig) == [("nothing", TICK)]
 
 
-async def test_only_the_newest_tick_runs_and_the_others_are_one_note(world: World) -> None:
+async def test_ticks_whose_window_is_open_run_in_order_and_the_others_are_notes(world: World) -> None:
     sig = await world.sign()
     await world.step(NOW_MS)
     await world.step(TICK + 2 * DAY)
-    assert world.told.ran == [TICK + 2 * DAY]
-    assert sorted(await world.runs(sig)) == [("missed", TICK + 2 * DAY - MINUTE), ("nothing", TICK + 2 * DAY)]
-    (note,) = await world.get("/executions", triggerSig=sig, result="missed")
-    assert (note["missedCount"], note["from"], note["to"]) == (2 * 1_440, TICK, TICK + 2 * DAY - MINUTE)
-    assert note["reason"]["code"] == "overtaken"  # within its delta of ten minutes
+    ran = [TICK + 2 * DAY - n * MINUTE for n in range(9, -1, -1)]
+    assert world.told.ran == ran  # its delta is ten minutes
+    assert await notes(world, sig) == [
+        ("overtaken", 1, ran[0] - MINUTE, ran[0] - MINUTE), ("gap", 2 * 1_440 - 10, TICK, ran[0] - 2 * MINUTE)
+    ]  # fmt: skip
+
+
+async def test_a_silence_is_paid_for_once_also_when_the_relayer_is_started_again(world: World) -> None:
+    sig = await world.sign()
+    await world.step(NOW_MS)
+    world.told.does = lambda due: nothing(due) if due.timestamp_ms == TICK else intents(1)(due)
+    for _ in range(2):
+        await world.step(TICK + 6 * MINUTE + 1_000)
+    assert world.told.ran == [TICK, TICK + MINUTE]
+    assert await notes(world, sig) == [("overtaken", 5, TICK + 2 * MINUTE, TICK + 6 * MINUTE)]
+    await world.step(TICK + 7 * MINUTE)
+    assert world.told.ran[2:] == [TICK + 7 * MINUTE]
+
+
+async def test_a_run_that_ends_after_the_deadline_of_an_intent_is_missed(world: World) -> None:
+    sig = await world.sign()
+    await world.step(NOW_MS)
+
+    def does(due: Due) -> Made:
+        first, later = intents(1, deadline=due.timestamp_ms // 1_000 + 300)(due), intents(2)(due)
+        outputs = [*first.run.outputs, *later.run.outputs]
+        return Made(replace_run(first.run, outputs=outputs), [*first.intents, *later.intents])
+
+    world.told.does = does
+    await world.step(TICK + 8 * MINUTE + 1_000)
+    assert world.told.ran == [TICK, TICK + 4 * MINUTE]  # after the first, only those that can still be in time
+    assert await world.get("/intents", generation="all", triggerSig=sig) != []
+    late = [("too-late", 1, TICK, TICK), ("too-late", 3, TICK + MINUTE, TICK + 3 * MINUTE)]
+    assert await notes(world, sig) == [("overtaken", 4, TICK + 5 * MINUTE, TICK + 8 * MINUTE), *late[::-1]]
+    found = await world.get("/executions", triggerSig=sig, result="missed")
+    texts = {each["reason"]["text"] for each in found if each["reason"]["code"] == "too-late"}
+    assert texts == {"the function gives its intents 5 minutes from when they are due"}
+
+
+async def notes(world: World, sig: str) -> list[tuple[str, int, int, int]]:
+    """The notes of missed runs, the newest first: why, how many, from and to."""
+    found = await world.get("/executions", triggerSig=sig, result="missed")
+    of_time = sorted(found, key=lambda each: -each["to"])
+    return [(each["reason"]["code"], each["missedCount"], each["from"], each["to"]) for each in of_time]
 
 
 async def test_no_tick_runs_twice_when_the_clock_of_the_machine_jumps(world: World) -> None:
@@ -117,6 +157,21 @@ async def test_a_run_without_an_answer_is_tried_again_and_then_missed(world: Wor
     assert await world.runs(sig) == [("missed", hour)]
     (note,) = await world.get("/executions", triggerSig=sig)
     assert note["reason"]["code"] == "unanswered"
+
+
+async def test_a_block_that_is_not_known_yet_is_no_failure(world: World) -> None:
+    sig = await world.sign(config=cron(schedule="* * * * *", delta="1s"))
+    await world.step(NOW_MS)
+    failures: list[int] = []
+    for code in ("no-block", "no-answer"):
+        world.told.does = lambda _, code=code: NotYet(code, "")
+        for n in range(3):
+            await world.step(TICK + (len(failures) * 5 + n) * MINUTE)
+        async with world.relayer() as made:
+            known = made.journal.known(Signature.parse(sig))
+            assert known is not None
+            failures.append(known.failures)
+    assert failures == [0, 2]
 
 
 async def test_a_planned_run_of_a_trigger_that_ended_is_given_up(world: World) -> None:
@@ -223,12 +278,16 @@ async def test_intents_of_a_trigger_that_ended_meanwhile_are_withheld(world: Wor
     assert await world.get("/intents", generation=2) == []
 
 
-async def test_intents_whose_deadline_has_passed_are_withheld(world: World) -> None:
+async def test_a_run_in_time_that_is_published_late_keeps_its_verdict_without_its_intents(world: World) -> None:
     sig = await world.sign()
     await world.step(NOW_MS)
-    world.told.does = intents(1, deadline=TICK // 1_000)
-    await world.step(TICK)
-    (run,) = await world.get("/executions", triggerSig=sig)
+    world.told.does = intents(1, deadline=TICK // 1_000 + 60)
+    world.at(TICK)
+    async with world.relayer() as made:
+        made.outbox.publishing = Silent()
+        assert not await made.once()
+    await world.step(TICK + 61_000)
+    (run,) = await world.get("/executions", triggerSig=sig, result="intents")
     assert [each["recorded"] for each in run["outputs"]] == [False]
 
 
@@ -251,19 +310,31 @@ async def test_a_taken_nonce_refuses_that_output_alone(world: World) -> None:
     assert [each["recorded"] for each in run["outputs"]] == [False, True]
 
 
-async def test_three_failures_let_a_trigger_rest(world: World) -> None:
-    sig = await world.sign()
+async def test_a_function_that_aborts_has_answered_and_does_not_rest(world: World) -> None:
+    await world.sign()
     await world.step(NOW_MS)
     world.told.does = stopped
+    for n in range(6):
+        await world.step(TICK + n * MINUTE)
+    assert world.told.ran == [TICK + n * MINUTE for n in range(6)]
+
+
+async def test_three_failures_let_a_trigger_rest(world: World) -> None:
+    sig = await world.sign(config=cron(schedule="* * * * *", delta="10s"))
+    await world.step(NOW_MS)
+    world.told.does = lambda due: stopped(due, "trap")
     for n in range(3):
         await world.step(TICK + n * MINUTE)
     last = TICK + 2 * MINUTE
     await world.step(last + MINUTE - 1)
     await world.step(last + 59_000)
     assert world.told.ran == [TICK, TICK + MINUTE, last]
-    world.told.does = nothing
     await world.step(last + MINUTE + 1_000)
-    assert world.told.ran[-1] == last + MINUTE
+    world.told.does = nothing
+    for n in (2, 3):
+        await world.step(last + n * MINUTE + 2_000)
+    assert world.told.ran[3:] == [last + MINUTE, last + 3 * MINUTE + 0]
+    assert await notes(world, sig) == [("resting", 1, last + 2 * MINUTE, last + 2 * MINUTE)]
     async with world.relayer() as made:
         known = made.journal.known(Signature.parse(sig))
         assert known is not None
@@ -293,7 +364,7 @@ async def test_the_runs_of_a_day_are_counted_from_the_registry(world: World) -> 
     assert [result for result, _ in await world.runs(sig)] == ["nothing"] * 3 + ["skipped"]
     tomorrow = TICK - TICK % DAY + DAY
     await world.step(tomorrow + MINUTE, runs_per_trigger_and_day_max=3)
-    assert len(world.told.ran) == 4
+    assert len(world.told.ran) == 6
 
 
 async def test_what_a_run_with_an_intent_asks_the_registry(world: World) -> None:
@@ -368,7 +439,7 @@ async def test_a_run_that_could_not_be_planned_is_made_when_the_journal_can_be_w
         world.at(TICK + MINUTE + 10_000)
         assert await made.once()
     for sig in sigs:
-        assert {*await world.runs(sig)} == {("missed", TICK), ("nothing", TICK + MINUTE)}
+        assert {*await world.runs(sig)} == {("nothing", TICK), ("nothing", TICK + MINUTE)}
 
 
 async def test_another_trigger_runs_although_one_fails_unexpectedly(world: World) -> None:

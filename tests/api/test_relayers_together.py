@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from relayer_world import ENGINE, MINUTE, TICK, Heard, Silent, World, intents, world
 
-from builders import event
+from builders import cron, event
 from conftest import NOW_MS
 from muniment.protocol.evm.signature import Signature
 from muniment.relayer.lives.following import Following
@@ -93,7 +93,7 @@ async def test_intents_left_by_a_killed_relayer_wait_until_the_triggers_are_read
 
 
 async def test_runs_of_other_relayers_use_up_no_cap(world: World) -> None:
-    sig = await world.sign()
+    sig = await world.sign(config=cron(schedule="* * * * *", delta="30s"))
     honest, other = [await relayer(world.context, world.plain, f"number-{n}", n) for n in (1, 2)]
     await world.step(NOW_MS, key=honest.key)
     trigger = {"sig": sig, "config": {"type": 0}}

@@ -112,9 +112,9 @@ def _times(plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int
     found: list[str] = []
     if look.due is not None:
         found.append(f"The run of {moment(look.due.timestamp_ms)} may start now, until {moment(look.due.until_ms)}.")
-    if look.gap is not None:
-        missed = _counted(look.gap.ticks, "run")
-        found.append(f"{missed} missed, from {moment(look.gap.from_ms)} to {moment(look.gap.to_ms)}.")
+    found += [
+        f"{_counted(gap.ticks, 'run')} missed, from {moment(gap.from_ms)} to {moment(gap.to_ms)}." for gap in look.gaps
+    ]
     next_ms = look.wake_ms if plan.kind == CRON or look.due is None else None
     if next_ms is not None:
         found.append(f"The next run is due at {moment(next_ms)}.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -10,14 +11,16 @@ import structlog
 from muniment.relayer.journal.entries import State
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.runner.content import Content
-from muniment.relayer.runner.notes import missed, skipped
+from muniment.relayer.runner.notes import gap_of, life_of, lifetime, missed, skipped
 from muniment.relayer.runner.results import GivenUp, Made, NotYet, Outcome
 from muniment.relayer.schedule.rests import rest_ms
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.intents.types import AnyNewIntent
     from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.texts import Engine
+    from muniment.protocol.runs.types import NewRun
     from muniment.relayer.figures import Figures
     from muniment.relayer.journal.entries import Entry
     from muniment.relayer.runner.caps import Caps
@@ -37,8 +40,6 @@ class Ledger:
     caps: Caps
     figures: Figures
     engine: Engine
-    # When it was last noted of a trigger that its runs are skipped, in milliseconds since 1970.
-    _told: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
 
     def keep(self, due: Due, outcome: Outcome, now_ms: int) -> Entry | None:
         """Keep what became of a run at its turn. The entry is to be published; None: nothing is."""
@@ -52,41 +53,59 @@ class Ledger:
                 _log.warning("a run is given up", trigger=due.sig, time_ms=due.timestamp_ms, reason=text)
                 return None
             case Made(run, intents):
-                self.caps.count(run, now_ms)
-                entry = self._keep(due, Content.of(run, intents), now_ms)
-                self._judge(due.sig, now_ms, is_failure=run.result == "stopped")
+                entry = self._keep_made(due, run, intents, now_ms)
+                # A function that aborts has answered.
+                is_failure = run.result == "stopped" and bool(run.reason) and run.reason.code != "abort"
+                self._judge(due.sig, now_ms, is_failure=is_failure)
                 return entry
             case _:
                 return self._skip(due, outcome.code, now_ms)
 
-    def note(self, gap: Gap, delta_ms: int, now_ms: int) -> None:
+    def note(self, gap: Gap, now_ms: int) -> None:
         """Keep the note of a gap; it is published with what is left."""
         entry = self.journal.entry(gap.sig, gap.kind, gap.payload)
         if entry is not None and entry.state is not State.PLANNED:
             return
-        code: RunReasonCode = "overtaken" if now_ms <= gap.to_ms + delta_ms else "gap"
-        if entry is not None:
+        code, text = gap.why, ""
+        if code == "gap" and entry is not None and entry.tries:
             code = "unanswered"
-        content = Content.of(missed(gap, code, self.engine), [])
+        if code == "too-late" and (known := self.journal.known(gap.sig)) is not None:
+            text = lifetime(known.seen.life_ms)
+        content = Content.of(missed(gap, code, self.engine, text), [])
         self.journal.note(gap, *content.bytes_and_hash(), now_ms)
         self.figures.add("runs_total", "missed")
         _log.warning("missed", trigger=gap.sig, ticks=gap.ticks, from_ms=gap.from_ms, to_ms=gap.to_ms, reason=code)
-        if code == "unanswered":
+        # A chain that stands still is no failure of the trigger.
+        if code == "unanswered" and entry is not None and entry.answer != "no-block":
             self._judge(gap.sig, now_ms, is_failure=True)
+
+    def _keep_made(self, due: Due, run: NewRun, intents: Sequence[AnyNewIntent], now_ms: int) -> Entry | None:
+        """Keep a run that was made, or the note that it is too late for one of its intents."""
+        self.caps.count(run, now_ms)
+        life_ms = None if not intents else life_of(due, intents)
+        if life_ms is None:
+            return self._keep(due, Content.of(run, intents), now_ms)
+        if now_ms < due.timestamp_ms + life_ms:
+            return self._keep(due, Content.of(run, intents), now_ms, life_ms=0)
+        _log.warning("missed", trigger=due.sig, time_ms=due.timestamp_ms, reason="too-late", life_s=life_ms // 1_000)
+        note = Content.of(missed(gap_of(due), "too-late", self.engine, lifetime(life_ms)), [])
+        # Where the deadline had passed before the run was due, a later run may have another.
+        return self._keep(due, note, now_ms, life_ms=max(0, life_ms))
 
     def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> Entry | None:
         """Note a run that is skipped; for reasons that stay, once an hour."""
-        if code != "other-block" and now_ms - self._told.get(due.sig, 0) < _TOLD_MS:
+        known, is_told = self.journal.known(due.sig), code != "other-block"
+        if is_told and known is not None and 0 <= now_ms - known.told_ms < _TOLD_MS:
             self.journal.give_up(due, is_decided=True)
             return None
-        if code != "other-block":
-            self._told[due.sig] = now_ms
         _log.warning("runs are skipped", trigger=due.sig, reason=code)
-        return self._keep(due, Content.of(skipped(due, code, self.engine), []), now_ms)
+        return self._keep(due, Content.of(skipped(due, code, self.engine), []), now_ms, is_told=is_told)
 
-    def _keep(self, due: Due, content: Content, now_ms: int) -> Entry | None:
+    def _keep(
+        self, due: Due, content: Content, now_ms: int, *, life_ms: int | None = None, is_told: bool = False
+    ) -> Entry | None:
         body, hash_ = content.bytes_and_hash()
-        self.journal.ran(due, content.run.result, body, hash_, now_ms)
+        self.journal.ran(due, content.run.result, body, hash_, now_ms, life_ms=life_ms, is_told=is_told)
         self.figures.add("runs_total", content.run.result)
         return self.journal.entry(due.sig, due.kind, due.payload)
 

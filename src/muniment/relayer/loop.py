@@ -15,7 +15,7 @@ from muniment.relayer.ledger import Ledger
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.outbox.outbox import PASSING, Outbox, Publishing
 from muniment.relayer.planner import Planner
-from muniment.relayer.runner.results import GivenUp, Made, NotYet
+from muniment.relayer.runner.results import Made, NotYet
 from muniment.relayer.runner.runner import Runner
 from muniment.relayer.schedule.agenda import RETRY_MS, Agenda
 from muniment.relayer.schedule.turns import Turns
@@ -217,6 +217,11 @@ class Relayer:
             self.troubles.pop("clock", None)
         return now_ms
 
+    def _agreed_ms(self) -> int:
+        """The time by which runs are due, also while it is in doubt."""
+        now_ms = self.clock.now_ms()
+        return self.clock.own_ms() if now_ms is None else now_ms
+
     def _see(self, sig: Signature) -> None:
         self.planner.see(sig)
         self._changed.set()
@@ -232,11 +237,11 @@ class Relayer:
 
     async def _run(self, signer: Address, due: Due) -> None:
         """A turn: make a run, keep what became of it and publish that, then look at its trigger again."""
-        began_s, is_decided = self.steady_s(), False
+        began_s, code = self.steady_s(), "no-answer"
         try:
             outcome = await self.runner.attempt(due)
-            is_decided = not isinstance(outcome, NotYet | GivenUp)
-            if (entry := self.ledger.keep(due, outcome, self.clock.own_ms())) is not None:
+            code = outcome.code if isinstance(outcome, NotYet) else ""
+            if (entry := self.ledger.keep(due, outcome, self._agreed_ms())) is not None:
                 await self.outbox.publish(entry)
             if isinstance(outcome, Made) and outcome.intents:
                 self._begin_task(self._tell_of_funds(outcome))
@@ -247,7 +252,7 @@ class Relayer:
         finally:
             now_s = self.steady_s()
             self.agenda.ended(signer, due, now_s - began_s, now_s)
-            self.planner.look_again(due, is_decided=is_decided)
+            self.planner.look_again(due, code, self._agreed_ms())
             self._changed.set()
 
     async def _tell_of_funds(self, made: Made) -> None:

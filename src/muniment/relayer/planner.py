@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.protocol.ipfs.cid import Cid
 from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.runner.notes import gap_of
+from muniment.relayer.runner.results import LATE
 from muniment.relayer.schedule.agenda import RETRY_MS
-from muniment.relayer.schedule.due import Due, Gap
+from muniment.relayer.schedule.due import Due
 from muniment.relayer.schedule.rests import rests_until
+from muniment.relayer.schedule.tries import next_try
 
 if TYPE_CHECKING:
     from muniment.protocol.evm.signature import Signature
@@ -51,13 +54,14 @@ class Planner:
         """Take up planned runs of events with the next look."""
         self._events_s = 0.0
 
-    def look_again(self, due: Due, *, is_decided: bool) -> None:
-        """After a run ended: at once, or after a pause if it has no result."""
-        next_ms = 0 if is_decided else self.agenda.time_after(RETRY_MS)
+    def look_again(self, due: Due, code: str, now_ms: int) -> None:
+        """After a run ended: at once, or after a pause where it has no result, for the reason `code`."""
+        if code not in ("", LATE):
+            entry = self.journal.entry(due.sig, due.kind, due.payload)
+            tries = 1 if entry is None else entry.tries + 1
+            self.journal.tried(due, code, next_try(code, tries, now_ms, due.until_ms))
         if due.sig in self.following.tracked and due.kind != EVENT:
-            self.agenda.look_at(due.sig, next_ms)
-        elif next_ms:
-            self.journal.tried(due, "no-answer", next_ms)
+            self.agenda.look_at(due.sig, 0)
 
     def look(self, now_ms: int) -> bool:
         """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at."""
@@ -100,15 +104,19 @@ class Planner:
         for entry in self.journal.overdue_events(_MISSED_AT_ONCE, now_ms):
             tracked = self.following.tracked.get(entry.sig)
             if tracked is not None and not self.agenda.has_event(entry.sig, entry.payload):
-                gap = Gap(entry.sig, entry.kind, entry.payload, 1, entry.timestamp_ms, entry.timestamp_ms)
-                self.ledger.note(gap, tracked.plan.delta_ms, now_ms)
+                known = self.journal.known(entry.sig)
+                rested = known is not None and entry.until_ms < min(known.rests_until_ms, now_ms)
+                self.ledger.note(gap_of(entry.due)._replace(why="resting" if rested else "gap"), now_ms)
         entries = self.journal.waiting_events(_EVENTS_AT_ONCE, places, now_ms)
         new = [each for each in entries if not self.agenda.has_event(each.sig, each.payload)]
         self._has_more = bool(new)
         for entry in new:
             tracked = self.following.tracked.get(entry.sig)
-            if tracked is None:
+            known = self.journal.known(entry.sig)
+            if tracked is None or known is None:
                 self.journal.give_up_all(entry.sig)
+            elif now_ms > entry.timestamp_ms + known.seen.late_ms(tracked.plan.delta_ms):
+                self.ledger.note(gap_of(entry.due)._replace(why="too-late"), now_ms)
             else:
                 self._wait(tracked, entry.due)
 
@@ -120,8 +128,14 @@ class Planner:
             self.agenda.look_at(sig, until_ms)
             return None
         look = tracked.plan.look(known.seen, now_ms)
-        if look.gap is not None:
-            self.ledger.note(look.gap, tracked.plan.delta_ms, now_ms)
-        if look.due is None and look.wake_ms is not None:
-            self.agenda.look_at(sig, look.wake_ms)
-        return look.due
+        for gap in look.gaps:
+            self.ledger.note(gap, now_ms)
+        due, wake_ms = look.due, look.wake_ms
+        if due is not None:
+            planned = self.journal.entry(sig, due.kind, due.payload)
+            if planned is None or planned.next_ms <= max(now_ms, due.timestamp_ms):
+                return due
+            wake_ms = min(planned.next_ms, due.until_ms + 1)
+        if wake_ms is not None:
+            self.agenda.look_at(sig, wake_ms)
+        return None

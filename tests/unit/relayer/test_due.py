@@ -30,8 +30,9 @@ def due_at(plan: Plan, seen: Seen, now_ms: int) -> int | None:
 
 
 def gap_at(plan: Plan, seen: Seen, now_ms: int) -> tuple[int, int, int] | None:
-    found = plan.look(seen, now_ms).gap
-    return None if found is None else (found.ticks, found.from_ms, found.to_ms)
+    found = plan.look(seen, now_ms).gaps
+    assert len(found) <= 1
+    return (found[0].ticks, found[0].from_ms, found[0].to_ms) if found else None
 
 
 def test_noon_is_a_tick() -> None:
@@ -47,7 +48,7 @@ def test_noon_is_a_tick() -> None:
         (NOON + 10 * MINUTE + 1, NOON - HOUR, None),
         (NOON, NOON, None),
         (NOON + 10 * MINUTE, NOON, None),
-        (NOON, NOON - 3 * HOUR, NOON),  # only the newest
+        (NOON, NOON - 3 * HOUR, NOON),  # the others are too late
         (NOON - 30 * MINUTE, NOON, None),  # the clock went back
     ],
 )
@@ -91,7 +92,7 @@ def test_the_ticks_that_nobody_ran_are_one_gap(now: int, seen: Seen, gap: tuple[
 def test_a_gap_ends_with_the_trigger() -> None:
     plan = replace(HOURLY, end_ms=NOON + HOUR)
     look = plan.look(Seen(NOON - 9 * HOUR, NOON), NOON + 9 * HOUR)
-    assert look.gap == Gap(SIG, 0, (NOON + HOUR).to_bytes(32), 1, NOON + HOUR, NOON + HOUR)
+    assert look.gaps == (Gap(SIG, 0, (NOON + HOUR).to_bytes(32), 1, NOON + HOUR, NOON + HOUR),)
     assert look.due is look.wake_ms is None
 
 
@@ -187,68 +188,127 @@ def test_a_date_time_of_the_wire_is_read_to_the_millisecond() -> None:
     assert ms_of("2026-11-21T12:00:00.123Z") == NOON + 123
 
 
+EACH_MINUTE = replace(HOURLY, schedule="* * * * *", created_ms=NOON - DAY)
+
+
+def whys(seen: Seen, now_ms: int, plan: Plan = EACH_MINUTE) -> tuple[list[tuple[str, int, int]], int | None]:
+    """The gaps with their reasons, in minutes from noon, and the tick that is due."""
+    look = plan.look(seen, now_ms)
+    gaps = [(gap.why, (gap.from_ms - NOON) // MINUTE, (gap.to_ms - NOON) // MINUTE) for gap in look.gaps]
+    return gaps, None if look.due is None else (look.due.timestamp_ms - NOON) // MINUTE
+
+
+def test_ticks_whose_window_is_open_run_in_order() -> None:
+    for decided in range(3, 12):
+        assert whys(Seen(NOON, NOON + decided * MINUTE), NOON + 12 * MINUTE) == ([], decided + 1)
+    assert whys(Seen(NOON, NOON + 12 * MINUTE), NOON + 12 * MINUTE) == ([], None)
+
+
+def test_at_most_ten_ticks_run_late() -> None:
+    hour = replace(EACH_MINUTE, delta_ms=HOUR)
+    assert whys(Seen(NOON, NOON), NOON + 15 * MINUTE, hour) == ([("overtaken", 1, 5)], 6)
+    gaps = [("gap", 1, 59), ("overtaken", 60, 110)]
+    assert whys(Seen(NOON, NOON), NOON + 2 * HOUR, hour) == (gaps, 111)
+
+
+def test_ticks_that_were_due_before_a_run_sent_intents_are_overtaken() -> None:
+    sent_ms = NOON + 5 * MINUTE + 30_000
+    assert whys(Seen(NOON, NOON, sent_ms), NOON + 6 * MINUTE) == ([("overtaken", 1, 5)], 6)
+    assert whys(Seen(NOON, NOON, NOON + 5 * MINUTE), NOON + 6 * MINUTE) == ([("overtaken", 1, 4)], 5)
+    assert whys(Seen(NOON, NOON, sent_ms), NOON + 5 * MINUTE) == ([("overtaken", 1, 5)], None)
+    assert whys(Seen(NOON, NOON, sent_ms), NOON + HOUR) == (
+        [("overtaken", 1, 5), ("gap", 6, 49), ("overtaken", 50, 50)],
+        51,
+    )
+
+
+def test_ticks_of_a_rest_are_resting() -> None:
+    rested = Seen(NOON, NOON, rests_until_ms=NOON + 30 * MINUTE)
+    assert whys(rested, NOON + 30 * MINUTE + 1) == ([("resting", 1, 19), ("gap", 20, 20)], 21)
+    assert whys(rested, NOON + 40 * MINUTE) == ([("resting", 1, 19), ("gap", 20, 29), ("overtaken", 30, 30)], 31)
+
+
+def test_runs_that_are_later_than_the_life_of_intents_do_not_start() -> None:
+    short = Seen(NOON, NOON, life_ms=5 * MINUTE)
+    assert whys(short, NOON + 12 * MINUTE) == ([("gap", 1, 1), ("too-late", 2, 7)], 8)
+    found = EACH_MINUTE.look(short, NOON + 12 * MINUTE).due
+    assert found is not None
+    assert found.until_ms == NOON + 13 * MINUTE - 1
+    # A prompt run is always started, or a trigger that gave a short life once would never run again.
+    assert whys(Seen(NOON, NOON, life_ms=1_000), NOON + 3 * MINUTE + 50_000) == ([("too-late", 1, 2)], 3)
+
+
+def test_of_the_ticks_before_the_trigger_was_seen_only_the_newest_runs() -> None:
+    assert whys(Seen(NOON), NOON - 1) == ([], -1)
+    assert whys(Seen(NOON), NOON + MINUTE) == ([], 0)
+
+
 @dataclass
 class Relayer:
-    """One that runs what is due, as the loop does: the note first, then the run, each of which decides."""
+    """One that runs what is due, as the loop does: the notes first, then the run, each of which decides."""
 
     plan: Plan
-    since_ms: int
-    decided_ms: int = 0
+    seen: Seen
     runs: list[int] = field(default_factory=list[int])
     gaps: list[Gap] = field(default_factory=list[Gap])
 
-    def step(self, now_ms: int) -> None:
-        look = self.plan.look(Seen(self.since_ms, self.decided_ms), now_ms)
-        if look.gap is not None:
-            self.gaps.append(look.gap)
-            self.decided_ms = max(self.decided_ms, look.gap.to_ms)
+    def step(self, now_ms: int, *, sends: bool = False, seconds: int = 0) -> None:
+        look = self.plan.look(self.seen, now_ms)
+        for gap in look.gaps:
+            self.gaps.append(gap)
+            self._decide(gap.to_ms)
         if look.due is not None:
             assert look.due.timestamp_ms <= now_ms <= look.due.until_ms
             self.runs.append(look.due.timestamp_ms)
-            self.decided_ms = max(self.decided_ms, look.due.timestamp_ms)
+            self._decide(look.due.timestamp_ms)
+            since_ms = min(self.seen.since_ms, look.due.timestamp_ms)
+            sent_ms = now_ms + 1_000 * seconds if sends else 0
+            self.seen = self.seen._replace(since_ms=since_ms, sent_ms=max(self.seen.sent_ms, sent_ms))
+
+    def _decide(self, at_ms: int) -> None:
+        self.seen = self.seen._replace(decided_ms=max(self.seen.decided_ms, at_ms))
 
 
-steps = st.lists(st.integers(-3 * HOUR, 3 * HOUR) | st.integers(-90_000, 300_000) | st.just(2 * DAY), max_size=10)
+jumps = st.integers(-3 * HOUR, 3 * HOUR) | st.integers(-90_000, 300_000) | st.just(2 * DAY) | st.just(0)
+# The time that passes, whether the run sends intents, how many seconds it takes, and whether the trigger rested or
+# gives its intents a life, in minutes.
+steps = st.lists(st.tuples(jumps, st.booleans(), st.integers(0, 400), st.sampled_from([0, 0, 1, 7, 90])), max_size=25)
 
 
 @settings(deadline=None)
 @given(
-    st.sampled_from(["*/20 * * * *", "0 * * * *", "30 1 * * 1", "0 0 L * *"]),
+    st.sampled_from(["* * * * *", "*/20 * * * *", "0 * * * *", "30 1 * * 1", "0 0 L * *"]),
     st.sampled_from([1_000, MINUTE, 10 * MINUTE, 3 * HOUR]),
     st.sampled_from([0, NOON + 5 * HOUR]),
     steps,
 )
-def test_whatever_the_clock_does_each_tick_is_run_or_counted_once(
-    schedule: str, delta_ms: int, end_ms: int, jumps: list[int]
+def test_whatever_the_clock_does_each_tick_is_run_or_in_one_gap(
+    schedule: str, delta_ms: int, end_ms: int, steps: list[tuple[int, bool, int, int]]
 ) -> None:
     plan = replace(HOURLY, schedule=schedule, delta_ms=delta_ms, end_ms=end_ms, created_ms=NOON - DAY)
-    relayer, now_ms, latest_ms = Relayer(plan, since_ms=NOON), NOON, NOON
-    for jump in jumps:
+    relayer, now_ms = Relayer(plan, Seen(NOON)), NOON
+    for jump, sends, seconds, minutes in steps:
         now_ms += jump
-        latest_ms = max(latest_ms, now_ms)
-        gaps = len(relayer.gaps)
-        relayer.step(now_ms)
-        assert len(relayer.gaps) <= gaps + 1
-        relayer.step(now_ms)  # nothing is due twice at one time
-        assert len(relayer.gaps) <= gaps + 1
+        relayer.seen = relayer.seen._replace(
+            life_ms=minutes * MINUTE, rests_until_ms=now_ms + (minutes - 5) * MINUTE if minutes else 0
+        )
+        relayer.step(now_ms, sends=sends, seconds=seconds)
     assert relayer.runs == sorted(set(relayer.runs))
     counted = [each for gap in relayer.gaps for each in next_runs(schedule, gap.from_ms - 1, gap.ticks)]
-    assert all(gap.from_ms <= gap.to_ms for gap in relayer.gaps)
     assert [gap.to_ms for gap in relayer.gaps] == [
         next_runs(schedule, gap.from_ms - 1, gap.ticks)[-1] for gap in relayer.gaps
     ]
-    assert len(set(counted)) == len(counted)
+    assert counted == sorted(set(counted))
     assert not set(counted) & set(relayer.runs)
     # Every tick since the trigger was seen, up to the newest that was reached, is one or the other.
-    ticks = next_runs(schedule, NOON - 1, 20_000, max(1, relayer.decided_ms))
+    ticks = next_runs(schedule, NOON - 1, 200_000, max(1, relayer.seen.decided_ms))
     assert {each for each in (*relayer.runs, *counted) if each >= NOON} == set(ticks)
 
 
-def test_two_days_of_a_suspended_process_are_one_note_and_one_run() -> None:
-    relayer = Relayer(replace(HOURLY, schedule="* * * * *"), since_ms=NOON)
-    for now_ms in (NOON, NOON + 2 * DAY + 1_000, NOON + 2 * DAY - HOUR, NOON + 2 * DAY + 1_000):
+def test_two_days_of_a_suspended_process_are_two_notes_and_ten_runs() -> None:
+    relayer = Relayer(EACH_MINUTE, Seen(NOON))
+    back = [NOON + 2 * DAY + 1_000, NOON + 2 * DAY - HOUR]
+    for now_ms in (NOON, *back * 11):
         relayer.step(now_ms)
-    assert relayer.runs == [NOON, NOON + 2 * DAY]
-    assert [(gap.ticks, gap.from_ms, gap.to_ms) for gap in relayer.gaps] == [
-        (2 * 1_440 - 1, NOON + MINUTE, NOON + 2 * DAY - MINUTE)
-    ]
+    assert relayer.runs == [NOON, *range(NOON + 2 * DAY - 9 * MINUTE, NOON + 2 * DAY + 1, MINUTE)]
+    assert [(gap.why, gap.ticks, gap.from_ms) for gap in relayer.gaps] == [("gap", 2 * 1_440 - 10, NOON + MINUTE)]

@@ -79,7 +79,7 @@ def test_a_run_is_planned_then_ran_then_published(journal: Journal) -> None:
     assert journal.unfinished(State.PLANNED) == []
     [ran] = journal.unfinished(State.RAN)
     assert (ran.body, ran.result, ran.hash) == (b"bytes", "intents", HASH)
-    assert journal.known(SIG) == (Seen(90, 100), 0, 0, None, 0)
+    assert journal.known(SIG) == (Seen(90, 100, sent_ms=102), 0, 0, None, 0)
 
     journal.published(ran, 103)
     assert journal.unfinished(State.RAN) == []
@@ -263,7 +263,7 @@ def test_failures_and_facts_are_kept(path: Path) -> None:
         journal.keep_fact("relayer", "0x1")
         journal.keep_fact("relayer", "0x2")
     with Journal.open(path) as journal:
-        assert journal.known(SIG) == (Seen(100, 0), 3, 5_000, None, 0)
+        assert journal.known(SIG) == (Seen(100, 0, rests_until_ms=5_000), 3, 5_000, None, 0)
         assert journal.fact("relayer") == "0x2"
 
 
@@ -408,7 +408,7 @@ def test_a_journal_of_format_1_is_converted_at_its_first_start(path: Path) -> No
         pass
     for _ in range(2):
         with Journal.open(path) as journal:
-            assert journal.known(SIG) == (Seen(90, 100), 3, 700, None, 0)
+            assert journal.known(SIG) == (Seen(90, 100, rests_until_ms=700), 3, 700, None, 0)
             assert journal.unended() == [SIG]
             assert journal.logged_end(OTHER, Address.parse("0x" + "01" * 20)) == ENDING
             assert journal.fact("relayer") == "0x1"

@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 class EventRuns:
     """Finds the events that triggers wait for, with one reader of logs for each of `chains`, which have nodes.
 
-    `miss` gets the gap of an event whose time is over, with the delta of its trigger.
+    `miss` gets the gap of an event whose time is over.
     """
 
     chains: Mapping[int, Chain]
@@ -57,7 +57,7 @@ class EventRuns:
     following: Following
     journal: Journal
     own_ms: Callable[[], int]
-    miss: Callable[[Gap, int, int], None] = lambda _gap, _delta_ms, _now_ms: None
+    miss: Callable[[Gap, int], None] = lambda _gap, _now_ms: None
     _readers: dict[int, ChainEvents] = field(default_factory=dict[int, ChainEvents], init=False)
     # Chains whose published runs are to be looked at: after a reorganisation, and at the start.
     _forked: set[int] = field(default_factory=set[int], init=False)
@@ -180,7 +180,7 @@ class EventRuns:
                 continue
             known = self.journal.known(plan.sig)
             if known is not None and known.seen.since_ms <= at_ms:
-                self.miss(Gap(plan.sig, EVENT, due.payload, 1, at_ms, at_ms), plan.delta_ms, now_ms)
+                self.miss(Gap(plan.sig, EVENT, due.payload, 1, at_ms, at_ms), now_ms)
         if dues:
             self.journal.plan(dues, now_ms)
 

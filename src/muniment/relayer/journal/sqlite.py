@@ -108,11 +108,11 @@ class Journal:
     def known(self, sig: Signature) -> Known | None:
         """What is remembered of a trigger; None if it was never seen."""
         row = self._connection.execute(
-            "SELECT since_ms, decided_ms, failures, rests_until_ms, ended_ms, told_ms FROM journal_triggers "
-            "WHERE sig = ?",
+            "SELECT since_ms, decided_ms, sent_ms, life_ms, rests_until_ms, failures, rests_until_ms, ended_ms, "
+            "told_ms FROM journal_triggers WHERE sig = ?",
             (sig.raw,),
         ).fetchone()
-        return None if row is None else Known(Seen(row[0], row[1]), *row[2:])
+        return None if row is None else Known(Seen(*row[:5]), *row[5:])
 
     def unended(self) -> list[Signature]:
         """The triggers whose end was never seen."""

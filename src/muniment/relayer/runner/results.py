@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from muniment.protocol.intents.types import AnyNewIntent
@@ -25,6 +25,10 @@ class NotYet(NamedTuple):
 
     code: str
     text: str
+
+
+# In place of such a code: its time was over, or in doubt, before it was tried.
+LATE: Final = "late"
 
 
 class Skipped(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.runner.results import GivenUp, NotYet, Outcome, Running, Skipped
+from muniment.relayer.runner.results import LATE, GivenUp, NotYet, Outcome, Running, Skipped
 from muniment.relayer.schedule.due import Plan
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Runner:
             return GivenUp("its trigger has ended")
         now_ms = self.now_ms()
         if now_ms is None or now_ms > due.until_ms:
-            return NotYet("late", "its time is over, or in doubt")
+            return NotYet(LATE, "its time is over, or in doubt")
         if due.kind == EVENT and not await self.events.may_run(due):
             return GivenUp("the block of its event is gone")
         if code := await self._skipped(trigger, due, now_ms):

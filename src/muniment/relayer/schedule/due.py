@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.protocol.runs.payloads import EventPayload, event_payload, time_payload
-from muniment.protocol.triggers.schedule import check_delta, count_runs, last_run, next_runs
+from muniment.protocol.triggers.schedule import check_delta, count_runs, last_run, last_runs, next_runs
 from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
 from muniment.protocol.wire import ms_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from muniment.protocol.evm.hex import Bytes32
     from muniment.protocol.evm.signature import Signature
+    from muniment.protocol.runs.reasons import RunReasonCode
     from muniment.protocol.runs.types import TriggerType
     from muniment.protocol.triggers.types import Trigger
 
@@ -25,17 +26,30 @@ if TYPE_CHECKING:
 LEAD_MS: Final = 30_000
 # Where clocks are further apart one of them is wrong, and nothing tells which.
 APART_MS_MAX: Final = 5 * 60_000
+# Ticks of a schedule that run late, one after the other.
+_OPEN_MAX: Final = 10
+# A run that starts within this time is never too late for the life of intents: looks and turns take some seconds.
+_PROMPT_MS: Final = 60_000
 
 
 class Seen(NamedTuple):
     """What a relayer remembers of a trigger.
 
     `since_ms` is when it first saw the trigger: earlier ticks are not missed. `decided_ms` is the newest tick that has
-    a result or belongs to a gap; 0 without one.
+    a result or belongs to a gap, `sent_ms` the end of the newest run that sent intents. `life_ms` is how long after it
+    was due the intents of the last run that was too late were good, `rests_until_ms` the end of the last rest after
+    failures. Each is 0 where there is none.
     """
 
     since_ms: int
     decided_ms: int = 0
+    sent_ms: int = 0
+    life_ms: int = 0
+    rests_until_ms: int = 0
+
+    def late_ms(self, delta_ms: int) -> int:
+        """How late a run may start: as its trigger says, and before the life of its intents is over."""
+        return min(delta_ms, max(self.life_ms - 1, _PROMPT_MS)) if self.life_ms else delta_ms
 
 
 class Due(NamedTuple):
@@ -50,7 +64,7 @@ class Due(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Ticks of a trigger that this relayer did not run: their number, the oldest, the newest, and its payload."""
+    """Ticks of a trigger that this relayer did not run: their number, the oldest, the newest, its payload, and why."""
 
     sig: Signature
     kind: TriggerType
@@ -58,6 +72,7 @@ class Gap(NamedTuple):
     ticks: int
     from_ms: int
     to_ms: int
+    why: RunReasonCode = "gap"
 
 
 class Occurrence(NamedTuple):
@@ -71,10 +86,10 @@ class Occurrence(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A trigger at a time: the run that is due, the gap to note, and when to look again; None: never."""
+    """A trigger at a time: the run that is due, the gaps to note before it, and when to look again; None: never."""
 
     due: Due | None = None
-    gap: Gap | None = None
+    gaps: tuple[Gap, ...] = ()
     wake_ms: int | None = None
 
 
@@ -124,16 +139,19 @@ class Plan:
         return 1 if self.kind == ONCE else None
 
     def _look_at_schedule(self, seen: Seen, now_ms: int) -> Look:
-        """The newest tick, if it can still run; the ticks between it and the last decided one are a gap."""
+        """The oldest of the ticks that can still run; those between it and the last decided one are gaps."""
         wake_ms = self._next_tick(max(now_ms, seen.decided_ms))
-        newest = last_run(self.schedule, min(now_ms, self.end_ms or now_ms))
-        if newest is None or newest <= max(self.created_ms, seen.decided_ms):
-            return Look(wake_ms=wake_ms)
-        is_due = now_ms <= newest + self.delta_ms
-        gap = self._gap(seen, newest - 1 if is_due else newest)
-        if not is_due:
-            return Look(gap=gap, wake_ms=wake_ms)
-        return Look(Due(self.sig, CRON, time_payload(newest), newest, newest + self.delta_ms), gap, wake_ms)
+        last_ms = min(now_ms, self.end_ms or now_ms)
+        late_ms = seen.late_ms(self.delta_ms)
+        after_ms = max(self.created_ms, seen.decided_ms, seen.sent_ms - 1, now_ms - late_ms - 1)
+        ticks = last_runs(self.schedule, last_ms, _OPEN_MAX, after_ms)
+        # Another relayer may have run those from before the trigger was seen here, and may have sent intents.
+        ticks = [each for each in ticks if each >= seen.since_ms] or ticks[-1:]
+        gaps = self._gaps(seen, now_ms, ticks[0] - 1 if ticks else last_ms)
+        if not ticks:
+            return Look(gaps=gaps, wake_ms=wake_ms)
+        due = Due(self.sig, CRON, time_payload(ticks[0]), ticks[0], ticks[0] + late_ms)
+        return Look(due, gaps, wake_ms)
 
     def _look_at_date(self, seen: Seen, now_ms: int) -> Look:
         """The single run. The signed date is the time of the run, unless the trigger has none."""
@@ -146,22 +164,43 @@ class Plan:
         payload, until_ms = time_payload(timestamp_ms), begin_ms + self.delta_ms
         if now_ms <= until_ms:
             return Look(Due(self.sig, ONCE, payload, timestamp_ms, until_ms), wake_ms=until_ms + 1)
-        is_missed = seen.since_ms <= begin_ms
-        return Look(gap=Gap(self.sig, ONCE, payload, 1, timestamp_ms, timestamp_ms) if is_missed else None)
+        if seen.since_ms > begin_ms:
+            return Look()
+        why: RunReasonCode = "resting" if until_ms < min(seen.rests_until_ms, now_ms) else "gap"
+        return Look(gaps=(Gap(self.sig, ONCE, payload, 1, timestamp_ms, timestamp_ms, why),))
 
     def _next_tick(self, after_ms: int) -> int | None:
         found = next_runs(self.schedule, after_ms, 1, self.end_ms)
         return found[0] if found else None
 
-    def _gap(self, seen: Seen, until_ms: int) -> Gap | None:
-        """The ticks after the last decided one, up to `until_ms`, without those before the trigger was seen."""
+    def _gaps(self, seen: Seen, now_ms: int, until_ms: int) -> tuple[Gap, ...]:
+        """The ticks after the last decided one, up to `until_ms`, without those before the trigger was seen.
+
+        Why they do not run: an earlier run sent intents after they were due; the trigger rested while they could run;
+        nobody ran them while they could; they are too late for the life of intents; more than ten were due.
+        """
+        reasons: tuple[tuple[RunReasonCode, int], ...] = (
+            ("overtaken", seen.sent_ms - 1),
+            ("resting", min(seen.rests_until_ms, now_ms) - self.delta_ms - 1 if seen.rests_until_ms else 0),
+            ("gap", now_ms - self.delta_ms - 1),
+            ("too-late", now_ms - seen.late_ms(self.delta_ms) - 1),
+            ("overtaken", until_ms),
+        )
         after_ms = max(self.created_ms, seen.decided_ms, seen.since_ms - 1)
+        gaps: list[Gap] = []
+        for why, last_ms in reasons:
+            if (gap := self._gap(after_ms, min(last_ms, until_ms), why)) is not None:
+                gaps.append(gap)
+            after_ms = max(after_ms, min(last_ms, until_ms))
+        return tuple(gaps)
+
+    def _gap(self, after_ms: int, until_ms: int, why: RunReasonCode) -> Gap | None:
         count = count_runs(self.schedule, after_ms, until_ms)
         if not count:
             return None
         first, last = next_runs(self.schedule, after_ms, 1)[0], last_run(self.schedule, until_ms)
         assert last is not None  # noqa: S101 - there is one tick at least
-        return Gap(self.sig, CRON, time_payload(last), count, first, last)
+        return Gap(self.sig, CRON, time_payload(last), count, first, last, why)
 
 
 def agreed_now(own_ms: int, registry_ms: int) -> int | None:
