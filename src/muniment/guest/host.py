@@ -15,7 +15,6 @@ from muniment.guest.limits import (
     LOG_CALLS_MAX,
     LOG_LINE_LENGTH_MAX,
     LOG_LINES_MAX,
-    REASON_LENGTH_MAX,
 )
 from muniment.guest.module import QUERIES
 from muniment.guest.outcomes import Stop
@@ -28,6 +27,9 @@ from muniment.protocol.runs.texts import Query
 _KINDS: Final[dict[str, IntentKind]] = {
     "_transfer": "transfer", "_swap": "swap", "_evmCall": "evmCall", "_sendIntent": "intent",
 }  # fmt: skip
+
+# A character has one or two units of UTF-16.
+_LINE_UNITS_MAX: Final = 2 * LOG_LINE_LENGTH_MAX + 2
 
 # A text that a module passed, to the text that it gets.
 _TextCall = Callable[[str], str]
@@ -100,15 +102,26 @@ class Host:
 
     def _abort(self, message: int, file: int, line: int, column: int) -> None:
         words = self._words(message) or "abort"
+        self._log_last(f"[Error] {words[:LOG_LINE_LENGTH_MAX]}")
         place = f" (at {self._words(file)}:{line}:{column})" if file else ""
         raise Stop("abort", f"{words}{place}")
 
     def _words(self, pointer: int) -> str:
         """The text at `pointer` for a message; empty if there is none."""
         try:
-            return read_text(self._memory, pointer, "a message", REASON_LENGTH_MAX) if pointer else ""
+            return read_text(self._memory, pointer, "a message", _LINE_UNITS_MAX) if pointer else ""
         except Stop:
             return ""
+
+    def _log_last(self, line: str) -> None:
+        """End the log with this line, in place of others where it has no room."""
+        line = line.replace("\0", "\ufffd")
+        while self.logs and (
+            len(self.logs) >= LOG_LINES_MAX or sum(len(each.encode()) for each in (*self.logs, line)) > LOG_BYTES_MAX
+        ):
+            self.logs.pop()
+            self.logs_cut = True
+        self.logs.append(line)
 
     def _log(self, level: int, pointer: int) -> None:
         self._check_turn()
@@ -119,8 +132,7 @@ class Host:
             return
         if not 0 <= level < len(LOG_LEVELS):
             raise Stop("bad-argument", f"a log line of level {level}; 0 to {len(LOG_LEVELS) - 1} are taken")
-        # A character has one or two units.
-        text = read_text(self._memory, pointer, "a log line", 2 * LOG_LINE_LENGTH_MAX + 2)
+        text = read_text(self._memory, pointer, "a log line", _LINE_UNITS_MAX)
         line = f"[{LOG_LEVELS[level]}] {text[:LOG_LINE_LENGTH_MAX]}".replace("\0", "\ufffd")
         self._log_bytes += len(line.encode())
         self._log_full = len(self.logs) == LOG_LINES_MAX or self._log_bytes > LOG_BYTES_MAX

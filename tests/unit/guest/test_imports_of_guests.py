@@ -158,6 +158,24 @@ def test_an_abort_says_its_message_and_its_place() -> None:
     body = f"(call $env.abort {message} {file} (i32.const 12) (i32.const 5))"
     done = run_here(module(body, imports=["env.abort"], texts=texts))
     assert (done.reason, done.text) == ("abort", "no price (at src/function.ts:12:5)")
+    assert done.logs == ["[Error] no price"]
+
+
+def test_the_words_of_an_abort_end_the_log_whatever_was_logged_before() -> None:
+    for line, count, cut in (("a", 300, True), ("a" * 4_000, 40, True), ("a", 199, False)):
+        texts = Texts()
+        logs = f"(call $log._log (i32.const 3) {texts.at(line)})" * count
+        words, zero = texts.at("w" * 5_000), "(i32.const 0)"
+        done = run_here(
+            module(
+                f"{logs} (call $env.abort {words} {zero} {zero} {zero})", imports=["log._log", "env.abort"], texts=texts
+            )
+        )
+        assert done.logs[-1] == f"[Error] {'w' * 4_000}"
+        assert done.logs_cut is cut
+        assert len(done.logs) <= 200
+        assert sum(map(len, done.logs)) <= 64 * 1024
+        assert {each[:10] for each in done.logs[:-1]} == {f"[Info] {line}"[:10]}
 
 
 @each_row("pointer", ["(i32.const 0)", "(i32.const -1)", "(i32.const 7)"])

@@ -71,6 +71,15 @@ def test_a_record_that_would_be_too_long_has_a_shorter_log() -> None:
     assert (len(whole.logs), whole.logs_cut) == (10, False)
 
 
+def test_what_a_function_aborted_with_stays_in_a_log_that_is_cut() -> None:
+    logs = ("\\" * 4_000,) * 40 + ("[Error] too dear",)
+    run = GuestRun(result="stopped", reason="abort", text="too dear", logs=logs)
+    record, _ = recorded(run)
+    assert len(encode(record)) <= RUN_BYTES_MAX
+    assert record.logs_cut
+    assert record.logs[-1] == "[Error] too dear"
+
+
 def test_a_record_has_room_for_its_fee() -> None:
     record, _ = recorded(GuestRun(result="nothing", logs=("[Info] short",) * 20_000), fee=2**256 - 1)
     assert RUN_BYTES_MAX - 40 < len(encode(record)) <= RUN_BYTES_MAX

@@ -62,10 +62,12 @@ def _fitting(record: NewRun) -> NewRun:
     beyond = len(encode(record)) - RUN_BYTES_MAX
     if beyond <= 0:
         return record
-    lines = list(record.logs)
+    # The last line of a function that aborts is its answer.
+    kept = record.logs[-1:] if record.reason is not None and record.reason.code == "abort" else []
+    lines = record.logs[: len(record.logs) - len(kept)]
     while lines and beyond > -len(',"logsCut":true'):
         beyond -= len(encode(lines.pop())) + 1
-    return replace(record, logs=lines, logs_cut=True)
+    return replace(record, logs=[*lines, *kept], logs_cut=True)
 
 
 def _whole(record: NewRun) -> NewRun:
