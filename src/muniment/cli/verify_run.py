@@ -13,23 +13,24 @@ from muniment.cli.output import print_note, shape_options, show_one
 from muniment.cli.sandbox import chains_and_nodes, opened_sandbox
 
 if TYPE_CHECKING:
-    from muniment.client import Bundle, Registry
-    from muniment.protocol.evm.address import Address
-    from muniment.protocol.intents.types import Generation
+    from muniment.client import Bundle
     from muniment.protocol.runs.types import Run
     from muniment.protocol.triggers.types import Trigger
-    from muniment.relayer.verify.verifying import Verification
+    from muniment.relayer.verify.report import Verification
 
 STATUSES: Final = {"same": 0, "consistent": 1, "unchecked": 1, "different": 5}
 
 
+# What a registry says of each record, and nothing proves.
+_CLAIMS: Final = "who recorded the run and when, and the counts, states and conflicts that the registry adds"
+
+
 class _Subject(NamedTuple):
-    """A recorded run with its trigger and function, and the generations of the settlers of its recorded intents."""
+    """A recorded run with its trigger and function."""
 
     run: Run
     trigger: Trigger
     bundle: Bundle
-    generations: dict[Address, Generation]
 
 
 @click.command("verify")
@@ -49,9 +50,13 @@ def verify_run(hash_: str, *, as_json: bool | None, **flags: Any) -> None:
 
     with failures():
         subject, found = asyncio.run(_verify(hash_, flags))
-    shown = {"hash": subject.run.hash, "outcome": found.outcome, "reasons": list(found.reasons)}
-    show_one(shown, {"hash": subject.run.hash, "verdict": _sentence(subject.run, found)}, as_json=as_json)
-    if found.outcome == "consistent":
+    omissions = [*found.omissions, _CLAIMS]
+    shown = {
+        "hash": subject.run.hash, "outcome": found.outcome, "reasons": found.reasons, "notCompared": omissions,
+    }  # fmt: skip
+    text = {"hash": subject.run.hash, "verdict": _sentence(subject.run, found), "not compared": "\n".join(omissions)}
+    show_one(shown, text, as_json=as_json)
+    if found.outcome == "consistent" or (found.outcome == "unchecked" and not flags["chains_file"]):
         print_note("a chains file with RPC URLs (--chains) lets nodes check the answers")
     raise SystemExit(STATUSES[found.outcome])
 
@@ -73,20 +78,22 @@ async def _verify(hash_: str, flags: dict[str, Any]) -> tuple[_Subject, Verifica
     import asyncio
     import time
 
-    from muniment.chains.settlers import KNOWN
     from muniment.outgoing import Outgoing
     from muniment.protocol.functions.rules import read_manifest
     from muniment.relayer.runner.attempt import Function
+    from muniment.relayer.runner.engine import this_engine
     from muniment.relayer.runner.pinning import Pins
-    from muniment.relayer.runner.settlers import Generations
     from muniment.relayer.verify.verifying import Verifier
+
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
 
     async with opened_sandbox() as sandbox, Outgoing(allow_private=True) as outgoing:
         subject = await asyncio.to_thread(_subject, hash_, flags)
-        _, nodes = chains_and_nodes(outgoing, flags["chains_file"])
+        chains, nodes = chains_and_nodes(outgoing, flags["chains_file"])
         verifier = Verifier(
-            sandbox=sandbox, pins=Pins(nodes=nodes, now_ms=lambda: time.time_ns() // 1_000_000) if nodes else None,
-            generations=Generations(nodes, {**subject.generations, **KNOWN}),
+            sandbox=sandbox, chains=chains, pins=Pins(nodes=nodes, now_ms=now_ms) if nodes else None, now_ms=now_ms,
+            engine=this_engine(),
         )  # fmt: skip
         inputs = read_manifest(subject.bundle.manifest).inputs
         function = Function(await sandbox.compile_module(subject.bundle.wasm), inputs)
@@ -98,12 +105,4 @@ def _subject(hash_: str, flags: dict[str, Any]) -> _Subject:
     with opened(flags) as registry:
         run = registry.runs.get(whole_run(registry, hash_))
         trigger = registry.triggers.get(run.trigger_sig)
-        bundle = registry.functions.bundle(trigger.function_cid)
-        return _Subject(run, trigger, bundle, _generations(registry, run))
-
-
-def _generations(registry: Registry, run: Run) -> dict[Address, Generation]:
-    from muniment.protocol.intents.types import Generation
-
-    intents = [registry.intents.get(output.hash) for output in run.outputs if output.recorded]
-    return {intent.settler: Generation(intent.generation) for intent in intents}
+        return _Subject(run, trigger, registry.functions.bundle(trigger.function_cid))
