@@ -8,94 +8,31 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 import warm
-from builders import TriggerDraft, Wallet, cron, once
-from guest_functions import INPUTS, bundle
-from muniment.client import Bundle, KeySigner, Registry
-from service import Service
+from builders import cron, once
+from provider_node import MadeChain, ProviderNode
+from relayer_attacks import HONEST, PING, event_of
+from relayer_site import SECONDS_MAX, Site, new_site
 
-GIVEN: dict[str, Any] = {
-    "chainId": 8453, "token": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "amount": "1000000",
-    "recipient": "0x1111111111111111111111111111111111111111", "fee": "10000",
-}  # fmt: skip
 # How long the intents of the function are good for.
 LIFETIME_MS = 300_000
-# These end a hang.
-SECONDS_MAX = 120
 # How often the relayers are killed in a long run; `make soak` does it a hundred times.
 KILLS = int(os.environ.get("SOAK_ROUNDS", "20"))
 
 
-@dataclass
-class Site:
-    """A registry, the files of relayers, and the CID of a function that transfers."""
-
-    service: Service
-    directory: Path
-    cid: str
-    http: httpx2.Client
-
-    def config(self, name: str, **more: str) -> Path:
-        """The file of a relayer with a key of its own."""
-        path = self.directory / f"{name}.toml"
-        if not path.exists():
-            (self.directory / f"{name}.key").write_text(self.service.run("operators", "add", name))
-            lines = {"registry": self.service.url, "operator_key_file": f"{name}.key", "state": f"{name}.db", **more}
-            path.write_text("[relayer]\n" + "".join(f"{each} = {json.dumps(lines[each])}\n" for each in lines))
-        return path
-
-    def words(self, name: str, *words: str) -> list[str]:
-        return ["relayer", "--config", str(self.config(name)), "--any", *words]
-
-    def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return warm.run(*self.words(name, *words), timeout=SECONDS_MAX)
-
-    def start(self, name: str, *words: str) -> warm.WarmProcess:
-        with (self.directory / f"{name}.log").open("ab") as log:
-            return warm.popen(self.words(name, *words), os.environ, stdout=log.fileno(), stderr=log.fileno())
-
-    def sign(self, number: int = 1, **members: Any) -> str:
-        """A trigger that is due now, and once."""
-        given: dict[str, Any] = {
-            "config": once(startDate=0, delta="1h"), "wallet": Wallet(number), "inputs": INPUTS["transfer"],
-            "input": GIVEN, **members,
-        }  # fmt: skip
-        return self.post(TriggerDraft(self.cid, **given).signed())
-
-    def post(self, body: dict[str, Any]) -> str:
-        answer = self.http.post(f"{self.service.url}/triggers", json=body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()["sig"]
-
-    def all(self, path: str, **parameters: Any) -> list[dict[str, Any]]:
-        """All records of a listing."""
-        found: list[dict[str, Any]] = []
-        while page := self.get(path, limit=100, offset=len(found), **parameters):
-            found += page
-        return found
-
-    def get(self, path: str, **parameters: Any) -> Any:
-        answer = self.http.get(f"{self.service.url}{path}", params=parameters)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with Service(tmp_path / "data") as service, httpx2.Client(verify=False, timeout=60) as http:
-        made = bundle("transfer", "B")
-        with Registry(service.url, signer=KeySigner((7).to_bytes(32))) as registry:
-            cid = str(registry.functions.deploy(Bundle(made.manifest, made.wasm)).cid)
-        yield Site(service, tmp_path, cid, http)
+    with new_site(tmp_path) as made:
+        yield made
 
 
 def test_what_is_due_runs_once_and_its_intent_is_recorded(site: Site) -> None:
@@ -170,15 +107,45 @@ def test_a_second_relayer_on_one_journal_is_refused(site: Site) -> None:
     assert first.returncode == 0
 
 
-def sign_often(site: Site, count: int) -> list[str]:
-    """Sign four triggers a second, each due a second later; the last is due when this ends."""
-    sigs: list[str] = []
-    for n in range(count):
-        start_ms = time.time_ns() // 1_000_000 + 1_000
-        sigs.append(site.sign(1 + n % 10, version=f"{n}.0.0", config=once(startDate=start_ms, delta="1h")))
-        time.sleep(0.25)
-    time.sleep(1)
-    return sigs
+@dataclass
+class Course:
+    """What became due at two relayers that were killed: triggers that are due once, events, and a tick each minute."""
+
+    site: Site
+    chain: MadeChain
+    events: str
+    ticking: str
+    began_s: float = field(default_factory=time.time)
+    sigs: list[str] = field(default_factory=list[str])
+    # The block and the index of each event.
+    added: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+
+    def add_often(self, count: int) -> None:
+        """Sign four triggers a second, each due a second later, with an event each; the last are due when this ends."""
+        time.sleep(1)  # an event in the second of the registration is too early
+        for n in range(count):
+            start_ms = time.time_ns() // 1_000_000 + 1_000
+            once_due = once(startDate=start_ms, delta="1h")
+            self.sigs.append(self.site.sign(1 + n % 10, version=f"{n}.0.0", config=once_due))
+            block = int(self.chain.add(HONEST, [PING])["blockNumber"], 16)
+            index = sum(each == self.chain.hash(block) for each, _ in self.added)
+            self.added.append((self.chain.hash(block), index))
+            time.sleep(0.25)
+        time.sleep(4)  # a run reads a block that has another one on top
+
+    def ticks(self) -> set[int]:
+        """The minutes that were due, in milliseconds, but for the first and the last one when they are doubtful."""
+        first, last = int(self.began_s // 60) + 1, int((time.time() - 5) // 60)
+        return {60_000 * minute for minute in range(first, last + 1)}
+
+
+@contextmanager
+def course(directory: Path) -> Generator[Course]:
+    chain = MadeChain()
+    with ProviderNode(chain) as node, new_site(directory, {chain.id: [node.url]}) as site:
+        ticks = cron(schedule="* * * * *", delta="5m")
+        ticking = site.sign(11, cid=site.function("nothing"), config=ticks, inputs={}, input={})
+        yield Course(site, chain, site.sign_event(HONEST, [[PING]], number=12), ticking)
 
 
 def kill_often(site: Site, name: str, kills: int, dice: random.Random) -> None:
@@ -200,42 +167,59 @@ def kill_often(site: Site, name: str, kills: int, dice: random.Random) -> None:
             process.wait()
 
 
-def killed(site: Site, *, kills: int, triggers: int) -> None:
-    """Kill two relayers while four runs become due each second; then let each end by itself, and check."""
+def killed(directory: Path, *, kills: int, triggers: int) -> None:
+    """Kill two relayers while eight runs become due each second; then let each end by itself, and check."""
     names = ["one", "two"]
-    for name in names:
-        site.config(name)
-    with ThreadPoolExecutor() as pool:
-        signing = pool.submit(sign_often, site, triggers)
+    with course(directory) as made, ThreadPoolExecutor() as pool:
+        site = made.site
+        for name in names:
+            site.config(name)
+        adding = pool.submit(made.add_often, triggers)
         killing = [pool.submit(kill_often, site, name, kills // 2, random.Random(name)) for name in names]
-        for each in killing:
+        for each in [*killing, adding]:
             each.result()
-        sigs = signing.result()
-    for name in names:
-        done = site.run(name, "--once")
-        assert done.returncode == 0, done.stderr
-    check(site, sigs)
+        ticks = made.ticks()
+        for name in names:
+            done = site.run(name, "--once")
+            assert done.returncode == 0, done.stderr
+        check(made, ticks)
 
 
-def check(site: Site, sigs: list[str]) -> None:
-    """Each trigger has one verdict, of both relayers, with one intent, which is recorded; and no nonce has two."""
-    runs = site.all("/executions")
-    now_ms = time.time_ns() // 1_000_000
-    assert sorted(each["triggerSig"] for each in runs) == sorted(sigs)
-    assert {(each["result"], len(each["records"]), len(each["conflicts"])) for each in runs} == {("intents", 2, 0)}
-    hashes = {output["hash"] for each in runs for output in each["outputs"]}
-    assert len(hashes) == len(sigs)
+def check(made: Course, ticks: set[int]) -> None:
+    """What was due has one verdict, of both relayers, with one intent, which is recorded; and no nonce has two.
+
+    A tick may have a note with its reason in place of a verdict.
+    """
+    runs, now_ms = made.site.all("/executions"), time.time_ns() // 1_000_000
+    acting = [each for each in runs if each["triggerSig"] != made.ticking]
+    assert sorted(each["triggerSig"] for each in acting if each["triggerType"] == 2) == sorted(made.sigs)
+    events = [event_of(each) for each in acting if each["triggerType"] == 1]
+    assert sorted((each.block_hash, each.index) for each in events) == sorted(made.added)
+    assert {(each["result"], len(each["records"]), len(each["conflicts"])) for each in acting} == {("intents", 2, 0)}
+    hashes = {output["hash"] for each in acting for output in each["outputs"]}
+    assert len(hashes) == len(acting)
     # A machine may be so slow that an intent comes after its deadline; then it is rightly kept back.
-    late = {each["outputs"][0]["hash"] for each in runs if each["timestamp"] + LIFETIME_MS < now_ms}
-    intents = site.all("/intents", generation="all")
+    late = {each["outputs"][0]["hash"] for each in acting if each["timestamp"] + LIFETIME_MS < now_ms}
+    intents = made.site.all("/intents", generation="all")
     assert hashes - late <= {each["hash"] for each in intents} <= hashes
     assert len({(each["triggerSig"], each["settler"], each["nonce"]) for each in intents}) == len(intents)
+    check_ticks([each for each in runs if each["triggerSig"] == made.ticking], ticks)
 
 
-def test_two_relayers_that_are_killed_lose_and_repeat_nothing(site: Site) -> None:
-    killed(site, kills=2, triggers=4)
+def check_ticks(runs: list[dict[str, Any]], ticks: set[int]) -> None:
+    verdicts = [each["timestamp"] for each in runs if each["result"] == "nothing"]
+    notes = [each for each in runs if each["result"] != "nothing"]
+    assert all(each["reason"]["code"] for each in notes)
+    noted = [(each.get("from", each["timestamp"]), each.get("to", each["timestamp"])) for each in notes]
+    for tick in ticks:
+        count = verdicts.count(tick) + sum(first <= tick <= last for first, last in noted)
+        assert count == 1, (tick, count, runs)
+
+
+def test_two_relayers_that_are_killed_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    killed(tmp_path, kills=2, triggers=4)
 
 
 @pytest.mark.long
-def test_two_relayers_that_are_killed_again_and_again_lose_and_repeat_nothing(site: Site) -> None:
-    killed(site, kills=KILLS, triggers=2 * KILLS)
+def test_two_relayers_that_are_killed_again_and_again_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    killed(tmp_path, kills=KILLS, triggers=2 * KILLS)
