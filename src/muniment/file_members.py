@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def wrong_member(error: msgspec.ValidationError, samples: Mapping[str, str], whe
 
 def unknown_member(member: str, samples: Mapping[str, str]) -> str:
     """The sentence about a member that nothing reads."""
+    from difflib import get_close_matches  # noqa: PLC0415 - a service with a good file needs none of it
+
     table, _, name = member.rpartition(".")
     names = [known.rpartition(".")[2] for known in samples if known.rpartition(".")[0] == _plain(table)]
     if near := get_close_matches(name, names, 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, strategies as st
 
 from muniment.relayer.schedule.tries import next_try
@@ -27,15 +29,7 @@ def test_pauses_double_up_to_five_minutes_and_a_last_try_is_made_at_the_end() ->
 def test_a_block_is_asked_for_each_five_seconds_for_five_minutes() -> None:
     times = tries_of("no-block", 20 * MINUTE)
     assert times[:62] == [*range(0, 306, 5)]
-    assert [later - time for time, later in zip(times[61:], times[62:], strict=False)] == [
-        10,
-        20,
-        40,
-        80,
-        160,
-        300,
-        255,
-    ]
+    assert [later - time for time, later in pairwise(times[61:])] == [10, 20, 40, 80, 160, 300, 255]
 
 
 @given(st.sampled_from(["no-answer", "no-block"]), st.integers(0, 3_600_000))
