@@ -19,10 +19,12 @@ from muniment.protocol.errors import Invalid
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import address_of_key, personal_digest, sign
 from muniment.protocol.intents.types import SECOND
+from muniment.protocol.runs.payloads import time_payload
 from muniment.protocol.runs.texts import RUN_BYTES_MAX, Engine, ReasonText
 from muniment.protocol.runs.types import Run, RunReason
-from muniment.protocol.wire import Amount, decode_text, encode
+from muniment.protocol.wire import Amount, decode_text, encode, iso_time
 from muniment.relayer.runner.engine import this_engine
+from muniment.relayer.schedule.due import Due
 from muniment.relayer.verify.comparing import Maker
 from pinned_world import CHAIN_ID, Nodal, chain
 from verified_world import (
@@ -30,6 +32,7 @@ from verified_world import (
     FEE_LIMIT,
     OWNER,
     RECIPIENT,
+    SIG,
     asking,
     asking_run,
     balance_run,
@@ -38,6 +41,7 @@ from verified_world import (
     nodal,
     proved,
     recorded,
+    recorded_of,
     sandbox,
 )
 
@@ -154,6 +158,29 @@ async def test_parameters_are_left_out_only_where_the_record_has_no_room(nodal: 
     assert [each.params for each in made.run.inputs] == [{}, {}]
     assert (await made.verify()).outcome == "same"
     assert (await made.verify(offline=True)).outcome == "consistent"
+
+
+async def test_balances_that_are_worth_something_and_a_run_at_the_registration_are_the_same(
+    nodal: Nodal, sandbox: Sandbox
+) -> None:
+    token = nodal.chain.deploy("MockERC20", "Test", "T", 6)
+    nodal.chain.mint(token, OWNER, 5 * 10**6)
+    feed = nodal.feed(10**8, nodal.newest_s)
+    balances = {
+        "owner": OWNER, "chainIds": [CHAIN_ID], "usdMinAmount": str(10**18), "tokenFilter": 0,
+        "tokens": [{"address": token.lower(), "chainId": CHAIN_ID}],
+    }  # fmt: skip
+    second = nodal.newest_s + 5
+    due = Due(SIG, 2, time_payload(1_000 * second), 1_000 * second, 1_000 * second)
+    made = await recorded_of(
+        nodal, sandbox, asking(("relevantTokens", balances)), {}, {}, due=due, feeds={token: (feed, 3_600)},
+        config={"type": 2, "startDate": 0, "delta": "1h", "endDate": 0},
+    )  # fmt: skip
+    made.trigger = replace(made.trigger, created_at=iso_time(1_000 * second))
+    assert "5000000" in made.run.logs[0]
+    assert (await made.verify()).outcome == "same"
+    made.trigger = replace(made.trigger, created_at=iso_time(1_000 * second + 1))
+    assert (await made.verify()).outcome == "different"
 
 
 async def test_a_note_of_a_tick_that_is_none_is_different(worlds: Worlds) -> None:
