@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from muniment.chains.gas import measure_gas
 from muniment.relayer.journal.entries import State
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.ledger import Ledger
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 # The longest sleep between two looks, so that a step of the clock is noticed.
 _LOOK_S: Final = 1.0
+# A provider may change what it gives.
+_GAS_MEASURED_S: Final = 86_400.0
 # Seconds between two looks at the head of a chain, as the watcher has it.
 _EVENTS_S: Final = 4.0
 
@@ -97,11 +100,13 @@ class Relayer:
 
     async def serve(self) -> None:
         """Follow, run and publish, for ever."""
+        await self._measure_gas()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(self._look_always())
             group.create_task(self._publish())
             group.create_task(self.following.ends.read_always())
+            group.create_task(self._measure_gas_always())
             for chain_id in self.events.chains:
                 group.create_task(self._read_events(chain_id))
 
@@ -110,6 +115,7 @@ class Relayer:
 
         Raises the errors of the client while it reads the triggers.
         """
+        await self._measure_gas()
         await self._begin()
         await self.outbox.publish_left()
         now_ms = await self._time()
@@ -129,6 +135,18 @@ class Relayer:
         if self._tasks:  # those that tell of funds
             await asyncio.wait(self._tasks)
         return done and not (self.journal.unfinished(State.RAN) or self.journal.planned_triggers())
+
+    async def _measure_gas(self) -> None:
+        """Learn which nodes give a call less gas than it asks for: there, running out of gas is no answer."""
+        await asyncio.gather(*map(measure_gas, self.events.pins.nodes.values()))
+
+    async def _measure_gas_always(self) -> None:
+        while True:
+            await asyncio.sleep(_GAS_MEASURED_S)
+            try:
+                await self._measure_gas()
+            except Exception as error:  # noqa: BLE001 - it may pass
+                self.figures.fail("internal", "cannot measure the gas of nodes", error)
 
     async def _begin(self) -> str:
         """Read the triggers; planned runs of those that have ended meanwhile are given up."""
