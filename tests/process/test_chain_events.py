@@ -170,6 +170,24 @@ async def test_an_event_waits_for_the_second_node(nodal: Nodal) -> None:
     assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == [7]
 
 
+async def test_a_log_that_nodes_know_later_than_its_block_is_found(nodal: Nodal) -> None:
+    feed = nodal.feed(1, 1)
+    start = nodal.newest + 1
+    nodal.update(feed, 7, 1)
+    lags = [True]
+
+    def lagging(call: Json, answer: Json) -> Json:
+        return {**answer, "result": []} if lags[0] and call["method"] == "eth_getLogs" else answer
+
+    events = events_of(nodal, nodal.node(lagging), nodal.node(lagging), start=start)
+    assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == []
+    lags[0] = False
+    for seconds, answers in ((0, []), (119, []), (1, [7])):
+        nodal.chain.ask("anvil_mine", hex(128))
+        nodal.now_s += seconds
+        assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == answers
+
+
 async def test_a_new_trigger_is_read_from_an_older_block(nodal: Nodal) -> None:
     feed = nodal.feed(1, 1)
     start = nodal.newest + 1

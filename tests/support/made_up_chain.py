@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pytest
 
 from chain import SECONDS_MAX
+from muniment.chains import log_reader
 from muniment.chains.catalogue import Chain
 from muniment.chains.disputes import Disputes
 from muniment.chains.log_reader import LogReader, LogStep, SeenLog
@@ -30,6 +32,7 @@ Json = dict[str, Any]
 Change = Callable[[str, list[Any], Any], Any]
 
 
+@cache
 def hash_of(text: str) -> str:
     return "0x" + keccak256(text.encode()).hex()
 
@@ -152,10 +155,11 @@ class ReadingWorld:
             self.outgoing, chain, now_s=lambda: self.now_s, chance=lambda: 1.0,
             limits=NodeLimits(answer_seconds_max=SECONDS_MAX),
         )  # fmt: skip
+        given: dict[str, Any] = {"confirmations": 0, **members}
         disputes = Disputes(nodes=found, now_ms=lambda: self.now_ms, age_ms_max=age_ms_max)
         reader = LogReader(
             nodes=found, now_ms=lambda: self.now_ms, next_block=self.chain.head + 1 if start is None else start,
-            disputes=disputes, **{"confirmations": 0, **members},
+            disputes=disputes, **given,
         )  # fmt: skip
         return Read(reader, disputes)
 
@@ -192,7 +196,8 @@ class Read:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[ReadingWorld]:
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ReadingWorld]:
+    monkeypatch.setattr(log_reader, "GRACE_S", SECONDS_MAX)  # a busy machine is slow
     async with Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX) as outgoing:
         made = ReadingWorld(outgoing)
         try:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from muniment.chains.disputes import Dispute, Disputes
-from muniment.chains.logs import ChainLog, block_in, last_common, number_of, tell_of_odd
+from muniment.chains.logs import BLOCK_BYTES_MAX, ChainLog, block_in, last_common, number_of, tell_of_odd
 from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node, Span
 from muniment.chains.range_views import RangeView, Refusal, range_view
 from muniment.chains.rpc import Call
-from muniment.outgoing import Unreachable
+from muniment.outgoing import ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 
@@ -32,6 +32,11 @@ _BLOCKS_KEPT: Final = 1_000
 # Nodes differ by some blocks, and a URL may lead to one that lags: that is no failure for so long.
 _PATIENCE_S: Final = 10.0
 _HELD_BACK_MAX: Final = 63
+# A node may know a block before it knows the logs of it: a second reader asks so much later.
+_LAG_BLOCKS: Final = 128
+_LAG_SECONDS: Final = 120.0
+# How much longer than two nodes a third may take to tell its head.
+GRACE_S: Final = 0.5
 # A pause between two samples of the head.
 _SAMPLE_S: Final = 1.0
 
@@ -129,6 +134,13 @@ class LogReader:
             self.next_block = block
             self._kept = [each for each in self._kept if each.number < block]
 
+    def second(self) -> LogReader:
+        """A second reader of the same chain, which comes later and asks for the same logs again."""
+        return LogReader(
+            nodes=self.nodes, confirmations=self.confirmations, now_ms=self.now_ms, next_block=self.next_block,
+            lag_blocks=_LAG_BLOCKS, lag_seconds=_LAG_SECONDS, disputes=self._disputes, heads=self._heads,
+        )  # fmt: skip
+
     async def step(self, filters: Sequence[LogFilter]) -> LogStep:
         """Read the next range, or find where a fork began. Nothing moves on if it raises.
 
@@ -158,13 +170,31 @@ class LogReader:
         """The heads of the nodes that are awake and answer, with the newest block that was read."""
         now_s, newest = self.nodes.now_s(), self._kept[-1] if self._kept else None
         awake = [node for node in self.nodes.nodes if node.rests_until_s <= now_s]
-        answers = await asyncio.gather(*(self._look(node, newest) for node in awake))
-        looks = {node: look for node, look in zip(awake, answers, strict=True) if look is not None}
+        looks = await self._asked(awake, newest)
         for node, look in looks.items():
             if newest is not None and look.hash is None:
                 self._lacking.setdefault(node, now_s)
             else:
                 self._lacking.pop(node, None)
+        return looks
+
+    async def _asked(self, awake: Sequence[Node], newest: Block | None) -> dict[Node, Look]:
+        """Nodes that are slower than as many as are needed are not waited for."""
+        tasks = {node: asyncio.create_task(self._look(node, newest)) for node in awake}
+        waiting, looks = set(tasks.values()), dict[Node, Look]()
+        try:
+            while waiting:
+                enough = len(looks) >= self._needed
+                _, waiting = await asyncio.wait(
+                    waiting, timeout=GRACE_S if enough else None,
+                    return_when=asyncio.ALL_COMPLETED if enough else asyncio.FIRST_COMPLETED,
+                )  # fmt: skip
+                looks = {node: look for node, task in tasks.items() if task.done() and (look := task.result())}
+                if enough:
+                    break
+        finally:
+            for task in waiting:
+                task.cancel()
         return looks
 
     async def _look(self, node: Node, newest: Block | None) -> Look | None:
@@ -185,7 +215,8 @@ class LogReader:
             node for node, look in looks.items()
             if newest is not None and look.hash is not None and look.hash != newest.hash
         ]  # fmt: skip
-        if len(away) >= self._needed or (looks and self._are_all_lacking()):
+        is_nowhere = bool(looks) and all(node in self._lacking for node in looks) and self._are_all_lacking()
+        if len(away) >= self._needed or is_nowhere:
             return await self._go_back(away[: self._needed] or list(looks))
         if len(looks) < self._needed:
             raise Unreachable("unreachable", "too few nodes of the chain answer")
@@ -321,7 +352,8 @@ class LogReader:
         """What a node has of a range. One that fails rests; one that refuses it is asked for less next time."""
         blocks = last - first + 1
         try:
-            view = await range_view(self.nodes, node, parts, first, last)
+            bytes_max = BLOCK_BYTES_MAX if self._span(node).blocks == 1 else ANSWER_BYTES_MAX
+            view = await range_view(self.nodes, node, parts, first, last, bytes_max=bytes_max)
         except Unreachable as error:
             self._fail(node, error)
             return error

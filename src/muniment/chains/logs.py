@@ -34,8 +34,8 @@ _TOPICS_MAX: Final = 4
 VALUES_MAX: Final = 1_000
 # A node whose answer has so many entries, of which none is a log, gives no logs: it fails.
 _GARBAGE_MIN: Final = 10
-# One block cannot be asked for in parts, so its answer may be larger.
-_BLOCK_BYTES_MAX: Final = 4 * ANSWER_BYTES_MAX
+# One block cannot be asked for in parts, so its answer may be larger, once it was refused.
+BLOCK_BYTES_MAX: Final = 4 * ANSWER_BYTES_MAX
 # Nodes write zero as 0x0, 0x00 and 0x, and numbers with leading zeros.
 
 _log = structlog.get_logger(__name__)
@@ -219,13 +219,14 @@ class LogsAnswer(NamedTuple):
     after: bytes | None
 
 
-async def ask_logs(nodes: Nodes, node: Node, wanted: LogFilter, first: int, last: int) -> LogsAnswer:
+async def ask_logs(
+    nodes: Nodes, node: Node, wanted: LogFilter, first: int, last: int, bytes_max: int = ANSWER_BYTES_MAX
+) -> LogsAnswer:
     """Ask for the logs of the blocks from `first` to `last`, between two questions for the last block.
 
     All three are one request, so that one of several nodes behind a URL answers all. Raises `Unreachable`.
     """
     mark = Call("eth_getBlockByNumber", (hex(last), False))
-    bytes_max = ANSWER_BYTES_MAX if last > first else _BLOCK_BYTES_MAX
     calls = [mark, Call("eth_getLogs", (wanted.params(first, last),)), mark]
     before, answer, after = await nodes.ask(node, calls, bytes_max=bytes_max)
     marks = [block_in(each) for each in (before, after)]

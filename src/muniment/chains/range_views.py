@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.chains.logs import ChainLog, ask_logs, block_in, logs_in, may_be_size
@@ -39,16 +39,16 @@ class Refusal(NamedTuple):
 
 
 async def range_view(
-    nodes: Nodes, node: Node, filters: Sequence[LogFilter], first: int, last: int
+    nodes: Nodes, node: Node, filters: Sequence[LogFilter], first: int, last: int, *, bytes_max: int
 ) -> RangeView | Refusal | None:
     """What the node has of the blocks from `first` to `last`; None: it lacks some now, or its chain changed meanwhile.
 
-    Logs count only where the last block has one hash in all answers. Raises `Unreachable`.
+    Logs count only where the last block has one hash in all answers, of at most `bytes_max`. Raises `Unreachable`.
     """
     answers: list[LogsAnswer | Unreachable] = []
     for at in range(0, len(filters), _AT_ONCE):
         answers += await asyncio.gather(
-            *(_answer(nodes, node, each, first, last) for each in filters[at : at + _AT_ONCE])
+            *(_answer(ask_logs(nodes, node, each, first, last, bytes_max)) for each in filters[at : at + _AT_ONCE])
         )
     if refusal := _refusal(filters, answers):
         return refusal
@@ -70,9 +70,9 @@ async def range_view(
     return RangeView(mark, canonical, odd)
 
 
-async def _answer(nodes: Nodes, node: Node, wanted: LogFilter, first: int, last: int) -> LogsAnswer | Unreachable:
+async def _answer(question: Awaitable[LogsAnswer]) -> LogsAnswer | Unreachable:
     try:
-        return await ask_logs(nodes, node, wanted, first, last)
+        return await question
     except Unreachable as error:
         return error
 

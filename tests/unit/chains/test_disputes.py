@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from chain import SECONDS_MAX
 from made_up_chain import BEGAN_S, Change, Json, MadeUpChain, MadeUpNode, Read, ReadingWorld, hash_of, world
+from muniment.chains import log_reader
 from muniment.chains.disputes import DISPUTES_MAX
 from muniment.outgoing import Unreachable
 
@@ -105,6 +108,24 @@ async def test_of_three_nodes_one_may_lag(world: ReadingWorld, place: int) -> No
     assert read.failing == []
 
 
+async def test_a_third_node_that_does_not_answer_is_not_waited_for(
+    world: ReadingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "GRACE_S", 0.0)
+    released = threading.Event()
+
+    def hangs(_method: str, _params: list[Any], result: Any) -> Any:
+        released.wait(SECONDS_MAX)
+        return result
+
+    read = world.reader(world.node(hangs), world.node(), world.node())
+    world.chain.add()
+    try:
+        assert await read.to_head() == [101]
+    finally:
+        released.set()
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("count", [1, 1_000])
 async def test_of_two_nodes_one_that_invents_fails_and_the_true_log_counts(
@@ -163,7 +184,7 @@ async def test_a_disputed_log_is_asked_for_less_and_less_often_and_then_given_up
     nodes = world.node(), world.node(invents(has_receipts=True))
     read = world.reader(*nodes)
     world.chain.add()
-    await over_time(world, read, seconds=10, steps=350)
+    await over_time(world, read, seconds=MINUTE_S, steps=59)
     assert 10 < nodes[0].asked("eth_getTransactionReceipt") < 25
     assert read.given_up == []
     await over_time(world, read, seconds=MINUTE_S, steps=3)

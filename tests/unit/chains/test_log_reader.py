@@ -131,14 +131,14 @@ async def test_nodes_behind_one_url_of_which_one_lags_lose_no_log(world: Reading
     node, requests = world.node(), count()
     node.lag = lambda: 4 if next(requests) % 3 == 0 else 0
     read = world.reader(node)
-    for _ in range(15):
+    for _ in range(8):
         world.chain.add()
         await read.to_head()
         await read.to_head()
     world.chain.head += 4
     for _ in range(20):
         await read.to_head()
-    assert [log.block_number for log in read.logs] == list(range(101, 116))
+    assert [log.block_number for log in read.logs] == list(range(101, 109))
     assert read.failing == []
 
 
@@ -216,6 +216,29 @@ async def test_a_node_that_refuses_even_one_block_does_not_rest(world: ReadingWo
     step = await read.step()
     assert (step.is_too_large, step.large, step.at_head, step.next_block) == (True, read.filters, True, 101)
     assert read.failing == []
+
+
+async def test_a_block_with_more_than_an_answer_may_have_is_read(world: ReadingWorld) -> None:
+    read = world.reader(world.node())
+    world.chain.add()
+    world.chain.head += 3
+    for _ in range(9):
+        world.chain.add(block=world.chain.head, data="0x" + "00" * 2**19)
+    assert await read.to_head() == [101, *[104] * 9]
+
+
+async def test_nodes_that_failed_for_long_and_come_back_take_nothing_back(world: ReadingWorld) -> None:
+    first, second = world.node(), world.node()
+    read = world.reader(first, second)
+    world.chain.add()
+    await read.to_head()
+    for node in read.reader.nodes.nodes:
+        read.reader.nodes.failed(node, "timeout")
+    world.now_s += 3_600
+    second.reply = (500, {}, b"")
+    with pytest.raises(Unreachable):
+        await read.step()
+    assert read.reader.next_block == 102
 
 
 async def test_a_second_reader_follows_after_blocks_and_seconds(world: ReadingWorld) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -54,28 +54,43 @@ class Waiting:
         return log.contract == self.contract and matches(log.topics, self.topics)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChainEvents:
-    """Reads the events of one chain for its triggers, with one reader of logs."""
+    """Reads the events of one chain for its triggers, with one reader of logs, and a second one that comes later."""
 
     reader: LogReader
+    _second: LogReader | None = field(default=None, init=False)
 
     async def step(self, wanted: Mapping[Signature, Waiting]) -> EventsStep:
         """Read the next range of blocks. Raises `Incomplete` when too few nodes answer; they rest until a later try."""
-        nodes = self.reader.nodes
+        nodes, filters = self.reader.nodes, _filters(wanted)
+        later = await self._later_logs(filters)
         try:
-            step = await self.reader.step(_filters(wanted))
+            step = await self.reader.step(filters)
         except Unreachable as error:
             text = f"too few nodes of chain {nodes.chain.id} answer for a range ({error.reason}: {error})"
             raise Incomplete("no-answer", text) from None
         chain_id = nodes.chain.id
         found = [
             (sig, _occurrence(chain_id, log))
-            for log in step.logs
+            for log in (*step.logs, *later)
             for sig, waiting in wanted.items()
             if waiting.takes(log)
         ]
         return EventsStep(tuple(found), step.next_block, step.gone_back_to, step.at_head)
+
+    async def _later_logs(self, filters: Sequence[LogFilter]) -> tuple[SeenLog, ...]:
+        """What the second reader finds, most of which is known. Its failures stop nothing."""
+        if self.reader.next_block is None:
+            return ()
+        if self._second is None:
+            self._second = self.reader.second()
+        if self.reader.next_block < (self._second.next_block or 0):  # a new trigger waits for older events
+            self._second.go_back_to(self.reader.next_block)
+        try:
+            return (await self._second.step(filters)).logs
+        except Unreachable:
+            return ()
 
 
 def _filters(wanted: Mapping[Signature, Waiting]) -> list[LogFilter]:
