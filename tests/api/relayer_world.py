@@ -193,7 +193,7 @@ class World:
             )  # fmt: skip
             events = EventRuns(
                 chains={}, pins=Pins(nodes={}, now_ms=lambda: self.own_ms), registry=registry, following=following,
-                journal=journal, own_ms=lambda: self.own_ms,
+                journal=journal, settings=given, figures=Figures(), own_ms=lambda: self.own_ms,
             )  # fmt: skip
             yield Relayer(
                 events=events, settings=given, journal=journal, following=following, running=self.told,

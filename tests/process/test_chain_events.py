@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, encoded, selector
+from chain_relayer import SETTINGS
 from muniment.chains.catalogue import Chain
 from muniment.chains.log_reader import LogReader
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.events.chain import ChainEvents, EventsStep, Waiting
+from muniment.relayer.events.chain import ChainEvents, EventsStep
 from muniment.relayer.events.runs import EventRuns
+from muniment.relayer.events.shapes import Interests, Waiting
+from muniment.relayer.figures import Figures
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.lives.following import Tracked
 from muniment.relayer.runner.pinning import Incomplete
@@ -46,10 +49,17 @@ def events_of(nodal: Nodal, *urls: str, start: int, confirmations: int = 0) -> C
     return ChainEvents(reader)
 
 
+async def stepped(events: ChainEvents, wanted: dict[Signature, Waiting]) -> EventsStep:
+    interests = Interests()
+    for sig, each in wanted.items():
+        interests.add(sig, each)
+    return await events.step(interests, [*interests.shapes])
+
+
 async def to_head(events: ChainEvents, wanted: dict[Signature, Waiting]) -> list[EventsStep]:
-    steps = [await events.step(wanted)]
+    steps = [await stepped(events, wanted)]
     while not steps[-1].at_head:
-        steps.append(await events.step(wanted))
+        steps.append(await stepped(events, wanted))
     return steps
 
 
@@ -160,11 +170,11 @@ async def test_an_event_waits_for_the_second_node(nodal: Nodal) -> None:
         return {**answer, "result": None} if lags[0] and is_newer else answer
 
     events = events_of(nodal, nodal.chain.url, nodal.node(lagging), start=start)
-    step = await events.step({ANY: waiting(feed)})
+    step = await stepped(events, {ANY: waiting(feed)})
     assert (step.found, step.next_block, step.at_head) == ((), start, True)
     nodal.now_s += 10
     with pytest.raises(Incomplete) as caught:
-        await events.step({ANY: waiting(feed)})
+        await stepped(events, {ANY: waiting(feed)})
     assert caught.value.code == "no-answer"
     lags[0] = False
     assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == [7]
@@ -210,14 +220,16 @@ def waiting_runs(nodal: Nodal) -> Generator[tuple[Journal, Callable[[], EventRun
     created_ms = 1_000 * nodal.newest_s - 5_000
     nodal.update(feed, 7, 1)
     nodal.now_ms = 1_000 * nodal.newest_s
-    trigger: Any = SimpleNamespace(config={"chainId": CHAIN_ID, "contract": feed.lower(), "topics": []})
+    trigger: Any = SimpleNamespace(
+        config={"chainId": CHAIN_ID, "contract": feed.lower(), "topics": []}, signer=Address.parse("0x" + "01" * 20)
+    )
     plan = Plan(sig=ANY, kind=EVENT, created_ms=created_ms, end_ms=0, delta_ms=600_000)
-    following: Any = SimpleNamespace(tracked={ANY: Tracked(trigger, plan)})
+    following: Any = SimpleNamespace(tracked={ANY: Tracked(trigger, plan)}, signer_of=lambda _: trigger.signer)
     registry: Any = None
     with Journal.in_memory() as journal:
         yield journal, lambda: EventRuns(
             chains={CHAIN_ID: Chain(CHAIN_ID, "Local", confirmations=0)}, pins=pins, registry=registry,
-            following=following, journal=journal, own_ms=lambda: nodal.now_ms,
+            following=following, journal=journal, settings=SETTINGS, figures=Figures(), own_ms=lambda: nodal.now_ms,
         )  # fmt: skip
 
 
@@ -237,6 +249,6 @@ async def test_an_event_that_could_not_be_planned_is_found_again(nodal: Nodal) -
 async def test_a_relayer_that_ends_before_it_read_a_block_reads_it_after_its_restart(nodal: Nodal) -> None:
     with waiting_runs(nodal) as (journal, started):
         first = started()
-        await first._reader(CHAIN_ID, first._tracked(CHAIN_ID), nodal.now_ms)
+        await first._begin(first._lanes_of(CHAIN_ID), nodal.now_ms)
         await all_planned(started(), nodal.now_ms)
         assert journal.waiting_events(1, 1, nodal.now_ms)

@@ -64,7 +64,8 @@ class ChainRelayer:
             watched = pins.nodes[CHAIN_ID].chain
             events = EventRuns(
                 chains={CHAIN_ID: type(watched)(CHAIN_ID, "Local", confirmations=confirmations)}, pins=pins,
-                registry=registry, following=following, journal=journal, own_ms=lambda: now_ms,
+                registry=registry, following=following, journal=journal, settings=SETTINGS, figures=Figures(),
+                own_ms=lambda: now_ms,
             )  # fmt: skip
             made = Relayer(
                 settings=SETTINGS, journal=journal, following=following, running=self.running(following, pins),

@@ -137,11 +137,7 @@ async def _serve(made: Relayer, settings: RelayerSettings) -> None:
         if settings.health_port is not None:
             place = "127.0.0.1", settings.health_port
             url = await stack.enter_async_context(
-                health_endpoint(
-                    place,
-                    trouble=lambda: "; ".join(made.troubles.values()),
-                    metrics=lambda: made.figures.text().encode(),
-                )
+                health_endpoint(place, trouble=made.trouble, metrics=lambda: made.metrics().encode())
             )
             structlog.get_logger(__name__).info("health", url=f"{url}/readyz")
         await output.until_stopped(made.serve())

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
 from muniment.relayer.journal.entries import State
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.runner.content import Content
-from muniment.relayer.runner.notes import gap_of, life_of, lifetime, missed, skipped
+from muniment.relayer.runner.notes import gap_of, life_of, lifetime, missed, reason_of, skipped
 from muniment.relayer.runner.results import GivenUp, Made, NotYet, Outcome
+from muniment.relayer.schedule.due import Gap
 from muniment.relayer.schedule.rests import rest_ms
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from muniment.relayer.figures import Figures
     from muniment.relayer.journal.entries import Entry
     from muniment.relayer.runner.caps import Caps
-    from muniment.relayer.schedule.due import Due, Gap
+    from muniment.relayer.schedule.due import Due
 
 # A note says once an hour that the runs of a trigger are skipped.
 _TOLD_MS: Final = 3_600_000
@@ -91,6 +93,20 @@ class Ledger:
         note = Content.of(missed(gap_of(due), "too-late", self.engine, lifetime(life_ms)), [])
         # Where the deadline had passed before the run was due, a later run may have another.
         return self._keep(due, note, now_ms, life_ms=max(0, life_ms))
+
+    def tell(self, due: Due, code: RunReasonCode, text: str, now_ms: int) -> None:
+        """Note events of a trigger that are not planned, the last of which is `due`, at most once an hour."""
+        known, entry = self.journal.known(due.sig), self.journal.entry(due.sig, due.kind, due.payload)
+        if entry is not None or known is None or now_ms - known.told_ms < _TOLD_MS:
+            return
+        run = skipped(due, code, self.engine)
+        if code == "nodes-differ":
+            run = missed(Gap(due.sig, due.kind, due.payload, 1, due.timestamp_ms, due.timestamp_ms), code, self.engine)
+        run = replace(run, reason=reason_of(code, text))
+        self.journal.plan([due], now_ms)
+        self.journal.ran(due, run.result, *Content.of(run, []).bytes_and_hash(), now_ms, is_told=True)
+        self.figures.add("runs_total", run.result)
+        _log.warning("events are not run", trigger=due.sig, reason=code, text=text)
 
     def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> Entry | None:
         """Note a run that is skipped; for reasons that stay, once an hour."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.chains.gas import measure_gas
+from muniment.relayer.events.lanes import QUIET, show_places
 from muniment.relayer.journal.entries import State
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.ledger import Ledger
@@ -41,6 +42,10 @@ _LOOK_S: Final = 1.0
 _GAS_MEASURED_S: Final = 86_400.0
 # Seconds between two looks at the head of a chain, as the watcher has it.
 _EVENTS_S: Final = 4.0
+# After so many seconds in which the events of a chain could not be read up to its head, this relayer is not ready.
+_STILL_S_MAX: Final = 120.0
+
+Reading = Callable[[int, int], Awaitable[bool]]
 
 _log = structlog.get_logger(__name__)
 
@@ -93,10 +98,10 @@ class Relayer:
         )  # fmt: skip
         self.runner = Runner(
             settings=self.settings, following=self.following, running=self.running, caps=self.caps,
-            events=self.events, now_ms=self.clock.now_ms,
+            events=self.events.forks, now_ms=self.clock.now_ms,
         )  # fmt: skip
         self.following.on_change = self._see
-        self.events.miss = self.ledger.note
+        self.events.planner.telling = self.ledger
 
     async def serve(self) -> None:
         """Follow, run and publish, for ever."""
@@ -108,7 +113,8 @@ class Relayer:
             group.create_task(self.following.ends.read_always())
             group.create_task(self._measure_gas_always())
             for chain_id in self.events.chains:
-                group.create_task(self._read_events(chain_id))
+                group.create_task(self._read_events(chain_id, self.events.step))
+                group.create_task(self._read_events(chain_id, self.events.step_others))
 
     async def once(self) -> bool:
         """One step: publish what was left, run what is due, publish it. Whether nothing is left.
@@ -121,7 +127,11 @@ class Relayer:
         now_ms = await self._time()
         if now_ms is None:
             return False
-        read = [await self._read_to_head(chain_id, now_ms) for chain_id in self.events.chains]
+        read = [
+            await self._read_to_head(chain_id, now_ms, step)
+            for chain_id in self.events.chains
+            for step in (self.events.step, self.events.step_others)
+        ]
         done = self.planner.look(now_ms) and all(read)
         while self.agenda.turns.count:
             self._start_runs()
@@ -175,22 +185,22 @@ class Relayer:
                 self.figures.fail("internal", "cannot follow the triggers", error)
             await asyncio.sleep(RETRY_MS / 1_000)
 
-    async def _read_to_head(self, chain_id: int, now_ms: int) -> bool:
+    async def _read_to_head(self, chain_id: int, now_ms: int, step: Reading) -> bool:
         """Read the events of a chain up to its head; whether that went well."""
         try:
-            while not await self.events.step(chain_id, now_ms):
+            while not await step(chain_id, now_ms):
                 pass
         except PASSING as error:
             self.figures.fail("incomplete", "the events of a chain cannot be read now", error, chain=chain_id)
             return False
         return True
 
-    async def _read_events(self, chain_id: int) -> None:
+    async def _read_events(self, chain_id: int, step: Reading) -> None:
         while True:
             try:
                 now_ms = self.clock.now_ms()
                 if now_ms is not None:
-                    await self._read_to_head(chain_id, now_ms)
+                    await self._read_to_head(chain_id, now_ms, step)
             except Exception as error:  # noqa: BLE001 - it may pass
                 self.figures.fail("internal", "the events of a chain cannot be read", error, chain=chain_id)
             self.planner.see_events()
@@ -240,8 +250,23 @@ class Relayer:
         now_ms = self.clock.now_ms()
         return self.clock.own_ms() if now_ms is None else now_ms
 
+    def trouble(self) -> str:
+        """Why this relayer cannot do all its work now, also of chains that do not move; empty if it can."""
+        lines = [
+            f"chain {each.chain_id} does not move: its events were read {each.seconds_behind[QUIET]:.0f} seconds ago"
+            for each in self.events.places()
+            if each.seconds_behind[QUIET] > _STILL_S_MAX
+        ]
+        return "; ".join([*self.troubles.values(), *lines])
+
+    def metrics(self) -> str:
+        """All metrics, in the text format of Prometheus."""
+        show_places(self.figures, self.events.places())
+        return self.figures.text()
+
     def _see(self, sig: Signature) -> None:
         self.planner.see(sig)
+        self.events.see(sig)
         self._changed.set()
 
     def _start_runs(self) -> None:

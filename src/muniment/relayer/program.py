@@ -93,17 +93,17 @@ async def assembled(
             if settings.served.has_chain(chain_id)
         }
         nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
+        figures = Figures()
         pins = Pins(nodes=nodes, now_ms=own_ms)
         events = EventRuns(
             chains={chain_id: chains[chain_id] for chain_id in nodes}, pins=pins, registry=registry,
-            following=following, journal=journal, own_ms=own_ms,
+            following=following, journal=journal, settings=settings, figures=figures, own_ms=own_ms,
         )  # fmt: skip
         running = FunctionRunning(
             settings=settings, following=following, sandbox=sandbox, pins=pins, engine=this_engine(),
             settling=Settling(settlers=settlers_of(chains.values()), generations=Generations(nodes)),
             api=_api(settings, outgoing, chains),
         )  # fmt: skip
-        figures = Figures()
         yield Relayer(
             settings=settings, journal=journal, following=following, running=running,
             publishing=publishing or Publication(

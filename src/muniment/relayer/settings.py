@@ -24,6 +24,7 @@ from muniment.file_members import wrong_member
 from muniment.protocol.errors import Refusal
 from muniment.protocol.evm.address import Address
 from muniment.protocol.ipfs.cid import Cid
+from muniment.protocol.triggers.schedule import check_delta
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.text_files import read_text
 
@@ -36,6 +37,9 @@ T = TypeVar("T")
 ANY: Final = "*"
 RUNS_PER_TRIGGER_AND_DAY_MAX: Final = 500
 INTENTS_PER_DAY_MAX: Final = 2_000
+EVENT_TRIGGERS_PER_SIGNER_MAX: Final = 100
+EVENT_WINDOW_MAX: Final = "1d"
+JOURNAL_BYTES_MAX: Final = 8 * 1024**3
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _LISTS: Final = ("signers", "functions", "chains")
 _Text = Annotated[str, Meta(min_length=1)]
@@ -55,6 +59,9 @@ SAMPLES: Final = {
     "relayer.chains": 'chains = [8453], a list of chain ids, or ["*"]',
     "relayer.runs_per_trigger_and_day_max": f"a whole number from 1, such as {RUNS_PER_TRIGGER_AND_DAY_MAX}",
     "relayer.intents_per_day_max": f"a whole number from 1, such as {INTENTS_PER_DAY_MAX}",
+    "relayer.event_triggers_per_signer_max": f"a whole number from 1, such as {EVENT_TRIGGERS_PER_SIGNER_MAX}",
+    "relayer.event_window_max": f'event_window_max = "{EVENT_WINDOW_MAX}", a span such as 15m, 6h or 1d',
+    "relayer.journal_bytes_max": f"a whole number from 1, such as {JOURNAL_BYTES_MAX}",
     "relayer.health_port": "health_port = 9108, a port on 127.0.0.1; 0 takes a free one",
     "price": 'a table [price] with source = "chainlink", "api" or "off"',
     "price.source": 'source = "chainlink", "api" or "off"',
@@ -78,6 +85,9 @@ class _Relayer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     chains: list[int | str] = []
     runs_per_trigger_and_day_max: _Count = RUNS_PER_TRIGGER_AND_DAY_MAX
     intents_per_day_max: _Count = INTENTS_PER_DAY_MAX
+    event_triggers_per_signer_max: _Count = EVENT_TRIGGERS_PER_SIGNER_MAX
+    event_window_max: _Text = EVENT_WINDOW_MAX
+    journal_bytes_max: _Count = JOURNAL_BYTES_MAX
     health_port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
 
 
@@ -121,8 +131,8 @@ class RelayerSettings:
 
     `price_url` is the base URL of an API like DefiLlama's `coins`. `fees` are the prices of a run by the digest of its
     function, in the unit of `executionFeeLimit`; `fee` is that of any other function. `health_port` is None for a
-    relayer without a port. `exposed_key_file` is the file of the operator key, if other users of this machine can read
-    or change it.
+    relayer without a port. Events run at most `event_window_max_ms` after their block. `exposed_key_file` is the file
+    of the operator key, if other users of this machine can read or change it.
     """
 
     registry: str
@@ -134,6 +144,9 @@ class RelayerSettings:
     chains_file: Path | None = None
     runs_per_trigger_and_day_max: int = RUNS_PER_TRIGGER_AND_DAY_MAX
     intents_per_day_max: int = INTENTS_PER_DAY_MAX
+    event_triggers_per_signer_max: int = EVENT_TRIGGERS_PER_SIGNER_MAX
+    event_window_max_ms: int = 1_000 * check_delta(EVENT_WINDOW_MAX)
+    journal_bytes_max: int = JOURNAL_BYTES_MAX
     health_port: int | None = None
     price_source: Literal["chainlink", "api", "off"] = "chainlink"
     price_url: str = ""
@@ -186,6 +199,9 @@ def _settings(document: _Document, directory: Path, *, opens_all: bool) -> Relay
         chains_file=None if given.chains_file is None else directory / given.chains_file,
         runs_per_trigger_and_day_max=given.runs_per_trigger_and_day_max,
         intents_per_day_max=given.intents_per_day_max,
+        event_triggers_per_signer_max=given.event_triggers_per_signer_max,
+        event_window_max_ms=1_000 * check_delta(given.event_window_max),
+        journal_bytes_max=given.journal_bytes_max,
         health_port=given.health_port,
         price_source=document.price.source,
         price_url=document.price.url,

@@ -2,103 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import structlog
-
-from muniment.chains.log_reader import LogReader, SeenLog
-from muniment.chains.logs import LogFilter
 from muniment.outgoing import Unreachable
-from muniment.protocol.evm.address import Address
-from muniment.protocol.evm.hex import Bytes32
 from muniment.protocol.runs.payloads import EventPayload
+from muniment.relayer.events.shapes import Interests, Shape
 from muniment.relayer.runner.pinning import Incomplete
-from muniment.relayer.schedule.due import Occurrence, matches
+from muniment.relayer.schedule.due import Occurrence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muniment.chains.log_reader import LogReader, SeenLog
     from muniment.protocol.evm.signature import Signature
 
-_log = structlog.get_logger(__name__)
+# A shape with more logs in a step is read apart from the others.
+LOGS_OF_SHAPE_MAX: Final = 200
+# Of more requests than these that together brought too much, none is to blame alone; the range is halved anyway.
+_TO_BLAME_MAX: Final = 3
+
+Found = tuple["Signature", Occurrence]
 
 
 class EventsStep(NamedTuple):
     """What a step found: occurrences with the triggers that wait for them, in the order of the chain.
 
     `next_block` is the next block to read. `gone_back_to` is the first block of a fork: blocks from there on were read
-    that are not canonical now. `at_head`: no block is left to read now.
+    that are not canonical now. `at_head`: no block is left to read now. `crowded` are shapes with more logs than others
+    should wait for. On the logs of `given_up` nodes differ.
     """
 
-    found: tuple[tuple[Signature, Occurrence], ...]
+    found: tuple[Found, ...]
     next_block: int
     gone_back_to: int | None
     at_head: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a trigger waits for: logs of a contract with one of the choices at each place of the topics."""
-
-    contract: Address
-    topics: tuple[tuple[Bytes32, ...], ...]
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Waiting:
-        """The config of an event trigger, which the registry and this relayer have checked."""
-        topics = tuple(tuple(Bytes32.parse(each) for each in choices) for choices in config["topics"])
-        return cls(Address.parse(config["contract"]), topics)
-
-    def takes(self, log: EventPayload | SeenLog) -> bool:
-        """Whether the trigger waits for a log of its chain."""
-        return log.contract == self.contract and matches(log.topics, self.topics)
+    crowded: tuple[Shape, ...] = ()
+    given_up: tuple[Found, ...] = ()
 
 
 @dataclass(slots=True)
 class ChainEvents:
-    """Reads the events of one chain for its triggers, with one reader of logs, and a second one that comes later."""
+    """Reads the events of one chain for the triggers of some shapes, with one reader of logs."""
 
     reader: LogReader
-    _second: LogReader | None = field(default=None, init=False)
+    # Shapes of a request with several contracts that nodes refused: which of them is to blame shows when each is alone.
+    _alone: set[Shape] = field(default_factory=set[Shape], init=False)
 
-    async def step(self, wanted: Mapping[Signature, Waiting]) -> EventsStep:
+    async def step(self, interests: Interests, shapes: Collection[Shape]) -> EventsStep:
         """Read the next range of blocks. Raises `Incomplete` when too few nodes answer; they rest until a later try."""
-        nodes, filters = self.reader.nodes, _filters(wanted)
-        later = await self._later_logs(filters)
+        chain_id = self.reader.nodes.chain.id
+        filters = interests.filters(shapes, self._alone)
         try:
-            step = await self.reader.step(filters)
+            step = await self.reader.step([*filters])
         except Unreachable as error:
-            text = f"too few nodes of chain {nodes.chain.id} answer for a range ({error.reason}: {error})"
+            text = f"too few nodes of chain {chain_id} answer for a range ({error.reason}: {error})"
             raise Incomplete("no-answer", text) from None
-        chain_id = nodes.chain.id
-        found = [
-            (sig, _occurrence(chain_id, log))
-            for log in (*step.logs, *later)
-            for sig, waiting in wanted.items()
-            if waiting.takes(log)
-        ]
-        return EventsStep(tuple(found), step.next_block, step.gone_back_to, step.at_head)
-
-    async def _later_logs(self, filters: Sequence[LogFilter]) -> tuple[SeenLog, ...]:
-        """What the second reader finds, most of which is known. Its failures stop nothing."""
-        if self.reader.next_block is None:
-            return ()
-        if self._second is None:
-            self._second = self.reader.second()
-        if self.reader.next_block < (self._second.next_block or 0):  # a new trigger waits for older events
-            self._second.go_back_to(self.reader.next_block)
-        try:
-            return (await self._second.step(filters)).logs
-        except Unreachable:
-            return ()
+        crowded = dict.fromkeys(_crowded(interests, shapes, step.logs))
+        for refusal in step.large if len(step.large) <= _TO_BLAME_MAX else ():
+            those = filters.get(refusal, [])
+            if len(those) > 1:
+                self._alone.update(those)
+            else:
+                crowded.update(dict.fromkeys(those))
+        return EventsStep(
+            _found(interests, shapes, step.logs, chain_id), step.next_block, step.gone_back_to, step.at_head,
+            tuple(crowded), _found(interests, shapes, step.disputed_out, chain_id),
+        )  # fmt: skip
 
 
-def _filters(wanted: Mapping[Signature, Waiting]) -> list[LogFilter]:
-    """As few requests as there are different topics: contracts with the same topics share one."""
-    contracts: dict[tuple[tuple[Bytes32, ...], ...], dict[Address, None]] = {}
-    for waiting in wanted.values():
-        contracts.setdefault(waiting.topics, {})[waiting.contract] = None
-    return [LogFilter(tuple(each), topics) for topics, each in contracts.items()]
+def _found(
+    interests: Interests, shapes: Collection[Shape], logs: Iterable[SeenLog], chain_id: int
+) -> tuple[Found, ...]:
+    return tuple(
+        (sig, occurrence)
+        for log in logs
+        for occurrence in [_occurrence(chain_id, log)]
+        for sig in dict.fromkeys(interests.takers(log, shapes))
+    )
+
+
+def _crowded(interests: Interests, shapes: Collection[Shape], logs: Collection[SeenLog]) -> list[Shape]:
+    """The shapes with too many logs, whether or not a trigger waits for each."""
+    if len(logs) <= LOGS_OF_SHAPE_MAX:
+        return []
+    values = {shape: [set(each) for each in interests.values(shape)] for shape in shapes}
+    counts = Counter(
+        shape
+        for log in logs
+        for shape in interests.shapes_of(log)
+        if shape in values
+        and len(log.topics) >= len(values[shape])
+        and all(not those or topic in those for topic, those in zip(log.topics, values[shape], strict=False))
+    )
+    return [shape for shape, count in counts.items() if count > LOGS_OF_SHAPE_MAX]
 
 
 def _occurrence(chain_id: int, log: SeenLog) -> Occurrence:

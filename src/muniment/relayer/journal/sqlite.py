@@ -7,7 +7,7 @@ same bytes again. Only one process at a time has the journal; others can read it
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, LiteralString, Self
@@ -70,6 +70,8 @@ class Journal:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Use an open file, see `open` and `reading`."""
         self._connection = connection
+        # By chain the block before which logs without a run are forgotten.
+        self._forgotten: dict[int, int] = {}
 
     @classmethod
     @contextmanager
@@ -187,9 +189,10 @@ class Journal:
         With `is_decided` its tick does not count as missed either.
         """
         with self._writing():
-            self._connection.execute(
-                f"DELETE FROM journal_runs WHERE {_PLACE} AND state = 0", self._place(due.sig, due.kind, due.payload)
-            )
+            place = self._place(due.sig, due.kind, due.payload)
+            self._connection.execute(f"DELETE FROM journal_runs WHERE {_PLACE} AND state = 0", place)
+            if due.kind == EVENT:
+                self._forget_unused([place[2]])
             if is_decided:
                 self._decide(due.sig, due.timestamp_ms)
 
@@ -212,10 +215,13 @@ class Journal:
                 f"UPDATE journal_runs SET state = 2, body = NULL, written_ms = ? WHERE {_PLACE}", (now_ms, *place)
             )
             condition, limit = ("written_ms", now_ms - _EVENTS_KEPT_MS) if entry.event else ("key", place[2])
-            self._connection.execute(
-                f"DELETE FROM journal_runs WHERE trigger = ? AND kind = ? AND state = 2 AND {condition} < ?",
+            old = self._connection.execute(
+                f"DELETE FROM journal_runs WHERE trigger = ? AND kind = ? AND state = 2 AND {condition} < ? "
+                "RETURNING key",
                 (*place[:2], limit),
-            )
+            ).fetchall()
+            if entry.event:
+                self._forget_unused([key for (key,) in old])
 
     def failed(self, sig: Signature, failures: int, rests_until_ms: int) -> None:
         """Remember the failures in sequence of a trigger, and until when it rests."""
@@ -301,15 +307,60 @@ class Journal:
         """The runs for an event of a transaction, in whichever block it was; `event` is that of an entry."""
         return self._entries("WHERE t.sig = ? AND e.event = ?", sig.raw, event)
 
+    def triggers_of_event(self, payload: bytes) -> set[Signature] | None:
+        """The triggers with a run for a log; None for a log that the journal does not have."""
+        if (number := self._event_number(payload)) < 0:
+            return None
+        rows = self._connection.execute(
+            "SELECT t.sig FROM journal_runs r JOIN journal_triggers t ON t.number = r.trigger "
+            "WHERE r.kind = 1 AND r.key = ?",
+            (number,),
+        )
+        return {_sig(each) for (each,) in rows}
+
+    def event_runs(self, sig: Signature, since_ms: int) -> int:
+        """The runs for events of a trigger that are planned, or were written since a time."""
+        ((count,),) = self._connection.execute(
+            "SELECT count(*) FROM journal_runs WHERE kind = 1 AND (state = 0 OR written_ms >= ?) "
+            "AND trigger = (SELECT number FROM journal_triggers WHERE sig = ?)",
+            (since_ms, sig.raw),
+        )
+        return count
+
+    def keep_events(self, dues: Iterable[Due]) -> None:
+        """Keep logs that are not planned, so that they are not taken for new ones."""
+        with self._writing(is_flushed=False):
+            for due in dues:
+                self._keep_event(due)
+
+    def forget_events(self, chain_id: int, block: int) -> None:
+        """Forget the logs before a block that no run has; later they are forgotten with their last run."""
+        with self._writing(is_flushed=False):
+            self._connection.execute(
+                "DELETE FROM journal_events WHERE chain = ? AND block >= ? AND block < ? "
+                "AND NOT EXISTS (SELECT 1 FROM journal_runs WHERE kind = 1 AND key = number)",
+                (chain_id, self._forgotten.get(chain_id, 0), block),
+            )
+        self._forgotten[chain_id] = block
+
     def fact(self, name: str) -> str | None:
         """A fact that was kept under this name."""
         row = self._connection.execute("SELECT value FROM journal_facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else row[0]
 
+    def forget_fact(self, name: str) -> None:
+        """Forget a fact."""
+        with self._writing():
+            self._connection.execute("DELETE FROM journal_facts WHERE name = ?", (name,))
+
     def keep_fact(self, name: str, value: str) -> None:
         """Keep a fact, in place of the one of this name."""
+        self.keep_facts({name: value})
+
+    def keep_facts(self, facts: Mapping[str, str]) -> None:
+        """Keep facts, in place of those of these names."""
         with self._writing():
-            self._connection.execute("INSERT OR REPLACE INTO journal_facts VALUES (?, ?)", (name, value))
+            self._connection.executemany("INSERT OR REPLACE INTO journal_facts VALUES (?, ?)", [*facts.items()])
 
     def bytes(self) -> int:
         """The bytes that the rows of the journal take."""
@@ -345,6 +396,24 @@ class Journal:
             "INSERT OR IGNORE INTO journal_runs (trigger, kind, key, timestamp_ms, until_ms, next_ms, written_ms) "
             "SELECT number, ?2, ?3, ?4, ?5, min(?4, ?6), ?6 FROM journal_triggers WHERE sig = ?1",
             rows,
+        )
+
+    def bytes_of(self, signer: Address) -> int:
+        """About the bytes that the unfinished runs of a signer take."""
+        ((size,),) = self._connection.execute(
+            "SELECT sum(100 + ifnull(length(r.body), 0) + ifnull(length(e.payload), 0)) FROM journal_runs r "
+            "JOIN journal_triggers t ON t.number = r.trigger "
+            "LEFT JOIN journal_events e ON r.kind = 1 AND e.number = r.key WHERE r.state < 2 AND t.signer = ?",
+            (signer.raw,),
+        )
+        return size or 0
+
+    def _forget_unused(self, numbers: Iterable[int]) -> None:
+        """Forget these logs, if no run has them; the second cursor may still come to those that are newer."""
+        self._connection.executemany(
+            "DELETE FROM journal_events WHERE number = ? AND chain = ? AND block < ? "
+            "AND NOT EXISTS (SELECT 1 FROM journal_runs WHERE kind = 1 AND key = number)",
+            [(number, *past) for number in numbers for past in self._forgotten.items()],
         )
 
     def _keep_event(self, due: Due) -> int:

@@ -80,7 +80,7 @@ class Outbox:
         if entry.result != "missed":
             self.figures.show("lateness_seconds", lateness_s)
         for outcome, count in (("written", published.written), ("refused", len(published.refused))):
-            self.figures.add("intents_total", outcome, count)
+            self.figures.add("intents_total", outcome, count=count)
         if published.run is None:
             self.figures.add("failures_total", "refused")
             return

@@ -1,0 +1,153 @@
+"""Events in blocks that left their chain: runs that are orphaned or come back, and intents that are not made twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from msgspec import UNSET
+
+from muniment.protocol.errors import IntentNotFound, Refusal, RunNotFound
+from muniment.protocol.intents.lifecycle import INTENT_MOVES
+from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.types import NewRun
+from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.journal.entries import ORPHANED
+from muniment.relayer.runner.pinning import Incomplete
+
+if TYPE_CHECKING:
+    from muniment.client import AsyncRegistry
+    from muniment.protocol.evm.hex import Bytes32
+    from muniment.protocol.runs.types import Run
+    from muniment.relayer.journal.entries import Entry
+    from muniment.relayer.journal.sqlite import Journal
+    from muniment.relayer.runner.pinning import Pins
+    from muniment.relayer.schedule.due import Due
+
+# The newest runs with intents of a trigger that are compared with a new event.
+_RUNS_COMPARED: Final = 50
+# From these on a solver may have sent the intent.
+_SUBMITTED: Final = frozenset({"submitted", "succeeded", "failed"})
+_DISCARDED: Final = "discarded"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forks:
+    """What a reorganisation changes for the runs of events."""
+
+    pins: Pins
+    registry: AsyncRegistry
+    journal: Journal
+
+    async def may_run(self, due: Due) -> bool:
+        """Whether the event of a planned run is still on its chain. Raises `Incomplete`."""
+        return await self.is_canonical(event_of(due.payload), due.timestamp_ms)
+
+    async def is_canonical(self, event: EventPayload, at_ms: int) -> bool:
+        """Whether the block of an event, whose time is `at_ms`, is on its chain.
+
+        Raises `Incomplete`, also for a chain without nodes.
+        """
+        if event.chain_id not in self.pins.nodes:
+            raise Incomplete("no-answer", f"chain {event.chain_id} has no node here")
+        return await self.pins.is_canonical(event.chain_id, event.block_hash.raw, at_ms // 1_000)
+
+    async def was_submitted(self, due: Due) -> bool:
+        """Whether an intent was submitted that a run made for the same event in another block.
+
+        Intents that wait are discarded: both would be executed. Raises the errors of the client, and `Incomplete`.
+        """
+        async for run in self._runs_elsewhere(due):
+            if await self._was_submitted(output.hash for output in run.outputs):
+                return True
+        return False
+
+    async def _runs_elsewhere(self, due: Due) -> AsyncIterator[Run]:
+        """The runs for the same event in another block: this relayer's own, and those of any relayer.
+
+        Of the others an equal log counts whose block is not on the chain now.
+        """
+        own = self.journal.entry(due.sig, due.kind, due.payload)
+        for other in [] if own is None else self.journal.runs_of_event(due.sig, own.event):
+            if other.payload != due.payload and other.hash:
+                with suppress(RunNotFound):  # runs with intents stay
+                    yield await self.registry.runs.get("0x" + other.hash.hex())
+        event, count = event_of(due.payload), 0
+        async for run in self.registry.runs.list(trigger_sig=due.sig, result="intents", newest_first=True):
+            log = event_of(run.trigger_data.raw)
+            is_equal = (log.chain_id, log.contract, log.topics, log.data) == (
+                event.chain_id, event.contract, event.topics, event.data
+            )  # fmt: skip
+            if is_equal and log.block_hash != event.block_hash and not await self.is_canonical(log, run.timestamp):
+                yield run
+            count += 1
+            if count >= _RUNS_COMPARED:
+                return
+
+    async def _was_submitted(self, hashes: Iterable[Bytes32]) -> bool:
+        for hash_ in hashes:
+            try:
+                intent = await self.registry.intents.get(hash_)
+                if intent.status not in _SUBMITTED and _DISCARDED in INTENT_MOVES[intent.status]:
+                    intent = await self.registry.intents.move(hash_, _DISCARDED)
+            except IntentNotFound:
+                continue
+            except Refusal:  # it moved meanwhile, or is not this relayer's to move: it may be executed
+                return True
+            if intent.status in _SUBMITTED:
+                return True
+        return False
+
+    async def take_back(self, chain_id: int, since_ms: int, now_ms: int) -> None:
+        """Say of each published run of this chain whose block is gone that it is orphaned; one may have come back.
+
+        Runs before `since_ms` stay as they are.
+        """
+        for entry in self.journal.published_events(since_ms):
+            event = event_of(entry.payload)
+            if event.chain_id != chain_id:
+                continue
+            is_gone = not await self.is_canonical(event, entry.timestamp_ms)
+            if is_gone and entry.result != ORPHANED:
+                await self._orphan(entry, event)
+            elif not is_gone and entry.result == ORPHANED:
+                await self._restore(entry, now_ms)
+
+    async def _orphan(self, entry: Entry, event: EventPayload) -> None:
+        hash_ = "0x" + entry.hash.hex()
+        # A note that a verdict of another relayer has replaced is not there any more.
+        with suppress(RunNotFound):
+            await self.registry.runs.orphan(hash_, event.chain_id, event.block_hash)
+        self.journal.mark(entry, ORPHANED)
+        _log.warning("the block of a run is gone", trigger=entry.sig, run=hash_, chain=event.chain_id)
+
+    async def _restore(self, entry: Entry, now_ms: int) -> None:
+        """Record a run again whose block came back; one whose intents were withheld is made again, if it still may.
+
+        Intents that were discarded for those of the same event in another block stay so: those may be submitted by now.
+        """
+        try:
+            run = await self.registry.runs.get("0x" + entry.hash.hex())
+        except RunNotFound:  # as above
+            return
+        _log.warning("the block of a run is back", trigger=entry.sig, run=run.hash)
+        if run.outputs and not any(each.recorded for each in run.outputs) and now_ms <= entry.until_ms:
+            self.journal.plan_again(entry)
+            return
+        # The signature is that of the relayer which recorded the run first.
+        names = [name for name in NewRun.__struct_fields__ if name != "signature"]
+        given = {name: value for name in names if (value := getattr(run, name, UNSET)) is not UNSET}
+        await self.registry.runs.record(NewRun(**given))
+        self.journal.mark(entry, run.result)
+
+
+def event_of(payload: bytes) -> EventPayload:
+    """The log in the payload of an event trigger."""
+    event = read_payload(EVENT, payload)
+    assert isinstance(event, EventPayload)  # noqa: S101 - of this type
+    return event

@@ -1,0 +1,249 @@
+"""Lanes of events: a busy contract falls behind alone, and requests, rows and notes are few whoever attacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from event_world import EventWorld, contract, events, sig_of, topic
+from made_up_chain import CHAIN_ID
+from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.relayer.journal.entries import State
+
+__all__ = ["events"]
+
+HONEST, BUSY = 1, 2
+
+
+async def test_triggers_on_a_busy_contract_delay_no_event_of_another(events: EventWorld) -> None:
+    honest = events.sign(1, signer=1, at=HONEST)
+    busy = [events.sign(n, signer=2, at=BUSY) for n in range(2, 12)]
+    await events.to_head()
+    events.log(BUSY, 250)
+    events.log(HONEST, block=events.chain.head)
+    await events.to_head()
+    assert events.planned()[honest] == 1
+    assert events.lanes() == {contract(BUSY).lower()}
+    assert all(events.planned()[sig] == 250 for sig in busy)
+    events.asked()
+    for _ in range(2):
+        events.log(BUSY, 250)
+        events.log(HONEST, block=events.chain.head)
+        assert await events.step()
+        (asked,) = events.asked()
+        assert asked["address"] == [contract(HONEST).lower()]
+    assert events.planned()[honest] == 3
+    assert all(events.planned()[sig] == 250 for sig in busy)
+    await events.others()
+    assert all(events.planned()[sig] == 500 for sig in busy)  # what the cap of a day leaves
+    assert {code for _, code in events.heard.codes} == {"run-cap"}
+
+
+async def test_a_busy_contract_that_came_to_the_head_is_read_with_the_others_again(events: EventWorld) -> None:
+    events.sign(1, signer=1, at=BUSY)
+    await events.to_head()
+    events.log(BUSY, 250)
+    await events.to_head()
+    assert events.lanes()
+    events.log(BUSY)
+    await events.to_head()
+    await events.others()
+    assert not events.lanes()
+    events.log(BUSY)
+    await events.to_head()
+    assert events.planned()[sig_of(1)] == 252
+
+
+async def test_a_lane_has_its_place_after_a_restart(events: EventWorld) -> None:
+    events.sign(1, signer=1, at=HONEST)
+    events.sign(2, signer=2, at=BUSY)
+    await events.to_head()
+    events.log(BUSY, 250)
+    await events.to_head()
+    events.log(HONEST)
+    events.log(BUSY, 3)
+    events.events = events.started()
+    await events.to_head()
+    assert events.lanes() == {contract(BUSY).lower()}
+    assert events.planned() == {sig_of(1): 1, sig_of(2): 250}
+    await events.others()
+    assert events.planned() == {sig_of(1): 1, sig_of(2): 253}
+
+
+async def test_a_signer_has_three_lanes_and_further_busy_contracts_are_noted(events: EventWorld) -> None:
+    for n in range(1, 6):
+        events.sign(n, signer=1, at=n)
+    await events.to_head()
+    for n in range(1, 6):
+        events.log(n, 201)
+        await events.to_head()
+    assert len(events.lanes()) == 3
+    assert events.heard.codes == [(sig_of(4), "too-busy"), (sig_of(5), "too-busy")]
+    events.asked()
+    events.log(5)
+    await events.to_head()
+    assert events.asked() == []  # nothing quiet is left
+    assert events.events.places()[0].too_busy == 2
+
+
+async def test_the_signer_with_most_lanes_loses_one_to_another(events: EventWorld) -> None:
+    for n in range(1, 17):
+        events.sign(n, signer=(n + 2) // 3, at=n)
+    await events.to_head()
+    for n in range(1, 17):
+        events.log(n, 201)
+        await events.to_head()
+    assert len(events.lanes()) == 15
+    assert contract(16).lower() in events.lanes()
+    assert events.events.places()[0].too_busy == 1
+
+
+async def test_300_topics_and_300_contracts_are_few_requests(events: EventWorld) -> None:
+    honest = events.sign(1, signer=1, at=HONEST, topics=[[topic(1)], [topic(7)]])
+    for n in range(2, 102):
+        events.sign(n, signer=2, at=BUSY, topics=[[topic(n)]])
+        events.sign(100 + n, signer=3, at=1_000 + n, topics=[[topic(1)]])
+        events.sign(200 + n, signer=4, at=BUSY, topics=[[topic(1)], [topic(n)], []])
+    await events.to_head()
+    events.asked()
+    events.log(HONEST, topics=[topic(1), topic(7)])
+    events.log(HONEST, topics=[topic(1), topic(8)], block=events.chain.head)
+    await events.to_head()
+    asked = events.asked()
+    assert len(asked) == 4
+    of_busy = [each["topics"] for each in asked if each["address"] == [contract(BUSY).lower()]]
+    (union,) = [topics[1] for topics in of_busy if topics[1:]]
+    assert sorted(union) == [topic(n) for n in range(2, 102)]
+    assert events.planned() == {honest: 1}
+
+
+async def test_a_trigger_takes_only_its_own_topics_whatever_others_ask(events: EventWorld) -> None:
+    first = events.sign(1, signer=1, at=BUSY, topics=[[], [topic(1)], [topic(2)]])
+    events.sign(2, signer=2, at=BUSY, topics=[[], [topic(3)], [topic(4)]])
+    third = events.sign(3, signer=2, at=BUSY, topics=[[topic(9), topic(8)], [], []])
+    await events.to_head()
+    for topics in ([9, 1, 2], [9, 1, 4], [8, 3, 2], [7, 1, 2], [9], [9, 1]):
+        events.log(BUSY, topics=[topic(each) for each in topics])
+    await events.to_head()
+    assert events.planned() == {first: 2, third: 3}
+
+
+async def test_a_signer_has_so_many_triggers_for_events_and_the_next_takes_the_place_of_one_that_ended(
+    events: EventWorld,
+) -> None:
+    events.settings = {"event_triggers_per_signer_max": 2}
+    events.events = events.started()
+    sigs = [events.sign(n, signer=1, at=n) for n in (1, 2, 3)]
+    other = events.sign(4, signer=2, at=3)
+    await events.to_head()
+    for n in (1, 2, 3):
+        events.log(n)
+    await events.to_head()
+    assert events.planned() == {sigs[0]: 1, sigs[1]: 1, other: 1}
+    events.end(sigs[0])
+    events.log(3)
+    await events.to_head()
+    assert events.planned()[sigs[2]] >= 1
+
+
+async def test_the_second_cursor_finds_what_a_node_left_out(events: EventWorld) -> None:
+    sig = events.sign(1, signer=1, at=HONEST)
+    await events.to_head()
+    await events.others()
+    leaves_out = [True]
+
+    def change(method: str, _params: object, result: object) -> object:
+        return [] if method == "eth_getLogs" and leaves_out[0] else result
+
+    events.node.change = change
+    events.log(HONEST)
+    await events.to_head()
+    assert not events.planned()
+    leaves_out[0] = False
+    events.chain.head += 200
+    for _ in range(2):
+        await events.to_head()
+        await events.others()
+        events.now_s += 121
+    await events.others()
+    assert events.planned() == {sig: 1}
+    assert "muniment_relayer_late_events_total 1\n" in events.figures.text()
+
+
+async def test_the_second_cursor_plans_nothing_twice_and_forgets_logs_without_a_run(events: EventWorld) -> None:
+    events.settings = {"runs_per_trigger_and_day_max": 3}
+    events.events = events.started()
+    sig = events.sign(1, signer=1, at=HONEST)
+    await events.to_head()
+    await events.others()
+    events.log(HONEST, 5)
+    await events.to_head()
+    assert events.planned() == {sig: 3}
+    ((due, code, text),) = events.heard.told
+    assert (code, text.partition(" ")[0]) == ("run-cap", "2")
+    log = read_payload(1, due.payload)
+    assert isinstance(log, EventPayload)
+    assert log.index == 4
+    events.chain.head += 200
+    for _ in range(2):
+        await events.to_head()
+        await events.others()
+        events.now_s += 121
+    await events.others()
+    assert "late_events_total 1" not in events.figures.text()
+    assert len(events.heard.told) == 1
+    assert events.journal._connection.execute("SELECT count(*) FROM journal_events").fetchone() == (3,)
+    events.journal.give_up_all(sig)
+
+
+async def test_a_log_that_is_too_long_is_told_without_its_data(events: EventWorld) -> None:
+    sig = events.sign(1, signer=1, at=HONEST)
+    await events.to_head()
+    events.log(HONEST, data="0x" + "ab" * 70_000)
+    await events.to_head()
+    assert not events.planned()
+    ((due, code, _),) = events.heard.told
+    assert (due.sig, code, len(due.payload) < 1_000) == (sig, "too-busy", True)
+
+
+async def test_a_signer_fills_a_sixteenth_of_the_journal(events: EventWorld) -> None:
+    events.settings = {"journal_bytes_max": 16 * 150_000}
+    events.events = events.started()
+    greedy, honest = events.sign(1, signer=1, at=BUSY), events.sign(2, signer=2, at=HONEST)
+    await events.to_head()
+    for n in range(20):
+        events.log(BUSY, data="0x" + f"{n:02x}" * 20_000)
+        events.log(HONEST)
+        await events.to_head()
+    assert events.planned()[honest] == 20
+    assert events.planned()[greedy] < 10
+    assert (greedy, "too-busy") in events.heard.codes
+
+
+async def test_an_event_runs_no_later_than_the_window_of_the_operator(events: EventWorld) -> None:
+    events.settings = {"event_window_max_ms": 60_000}
+    events.events = events.started()
+    events.sign(1, signer=1, at=HONEST, delta_ms=3_600_000)
+    await events.to_head()
+    events.log(HONEST)
+    await events.to_head()
+    (entry,) = events.journal.unfinished(State.PLANNED)
+    assert entry.until_ms - entry.timestamp_ms == 60_000
+    events.log(HONEST)
+    events.chain.head += 61
+    await events.to_head()
+    assert len(events.heard.missed) == 1
+
+
+async def test_metrics_tell_how_far_each_lane_was_read(events: EventWorld) -> None:
+    events.sign(1, signer=1, at=HONEST)
+    events.sign(2, signer=2, at=BUSY)
+    await events.to_head()
+    events.log(BUSY, 250)
+    await events.to_head()
+    (place,) = events.events.places()
+    assert (place.chain_id, place.head_block) == (CHAIN_ID, events.chain.head)
+    assert place.next_block["quiet"] == events.chain.head + 1
+    assert len(place.next_block) == 3
+    assert place.seconds_behind["quiet"] == 0
+    events.chain.head += 30
+    assert events.events.places()[0].seconds_behind["quiet"] == pytest.approx(30)
