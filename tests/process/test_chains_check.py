@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from muniment.cli.main import main
 from muniment.operate.check_chains import Report, check
 from muniment.outgoing import Outgoing
 from muniment.protocol.evm.address import Address
+from rpc_proxy import RpcProxy
 
 pytestmark = CHAIN_TESTS
 
@@ -65,6 +67,20 @@ async def test_every_fault_is_printed_and_the_url_is_not(local: LocalChain) -> N
     ):  # fmt: skip
         assert fault in told
     assert "127.0.0.1" not in told
+
+
+async def test_a_node_that_gives_a_call_less_gas_is_named_by_its_number(local: LocalChain) -> None:
+    def capped(call: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        gas = int(call["params"][0].get("gas", "0x0"), 16) if call["method"] == "eth_call" else 0
+        refused = {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": "out of gas"}}
+        return refused if gas > 20_000_000 else answer
+
+    with RpcProxy(local.url, change=capped) as proxy:
+        chain = Chain(8453, "Local", rpc_urls=(local.url, proxy.url))
+        full, short = await reports_of(local, chain, [])
+    assert not any("gas" in note for note in full.notes)
+    assert any("URL 2 gives a call less than 25,000,000 gas" in note for note in short.notes)
+    assert short.faults == []
 
 
 async def test_json_has_an_object_for_each_url_with_the_generation_of_each_settler(local: LocalChain) -> None:

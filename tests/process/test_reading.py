@@ -193,6 +193,17 @@ async def test_in_the_fall_back_a_token_that_burns_all_gas_harms_none_of_300_oth
     assert state.banned(CHAIN.id, tokens) == {world.odd["GasBurnerToken"], world.odd["ReturnBombToken"]}
 
 
+async def test_in_the_fall_back_a_failure_of_the_node_is_none_of_a_token(world: World, read: Any) -> None:
+    def change(call: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        if call["method"] == "eth_call" and len(call["params"][0]["data"]) > 1_000:
+            return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32603, "message": "internal error"}}
+        return refuses_creation(call, answer)
+
+    with RpcProxy(world.chain.url, change=change) as proxy, pytest.raises(Unreachable) as caught:
+        await read(proxy.url, tokens=[world.plain])
+    assert caught.value.told == "refused: internal error"
+
+
 async def test_a_ban_ends_after_a_day(state: ReadingState) -> None:
     state.ban(1, [WALLET])
     state.now_s = Seconds(1_000_000.0 + 86_399)

@@ -147,6 +147,11 @@ async def test_a_node_whose_quota_is_used_up_rests_and_the_others_answer(nodal: 
     asked = [call["method"] for calls in nodal.proxies[0].requests for call in calls]
     assert asked.count("eth_call") == 1
     assert pins.nodes[CHAIN_ID].nodes[0].rests_until_s > nodal.now_s
+    pins = nodal.pins(limited)
+    for _ in range(2):  # the second time the node rests
+        with pytest.raises(Incomplete) as caught:
+            await run(nodal, pins)(balance_call(token))
+        assert "limited: over rate limit" in caught.value.text
 
 
 async def test_a_node_that_takes_no_hash_of_a_block_is_said_to_take_none(nodal: Nodal) -> None:

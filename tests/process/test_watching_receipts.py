@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.nodes import Nodes
 from muniment.operate.watch.limits import WatchLimits
 from muniment.operate.watch.receipts import Receipts
+from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched
@@ -68,6 +71,25 @@ async def test_an_intent_fails_only_when_every_named_transaction_did(
     execute(chain, body)
     await watched.follow()
     assert await watched.status(intent) == "succeeded"
+
+
+async def test_an_error_in_place_of_every_receipt_is_a_failure_of_the_node(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    await watched.record(intent_body(settler, 1, transactionHash=fail(chain, settler)))
+
+    def refused(call: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        error = {"code": -32000, "message": "transaction indexing is in progress"}
+        is_receipt = call["method"] == "eth_getTransactionReceipt"
+        return {"jsonrpc": "2.0", "id": call["id"], "error": error} if is_receipt else answer
+
+    with RpcProxy(chain.url, change=refused) as proxy:
+        one = replace(watched.context.chains[CHAIN_ID], rpc_urls=(proxy.url,))
+        nodes = Nodes(watched.context.outgoing, one, now_s=lambda: 0.0, chance=lambda: 0.0)
+        receipts = Receipts(nodes=nodes, settler=settler, database=watched.context.database)
+        with pytest.raises(Unreachable) as caught:
+            await receipts.ask(nodes.nodes[0], 1_000)
+    assert caught.value.told == "refused: transaction indexing is in progress"
 
 
 async def test_a_dropped_transaction_decides_nothing(watched: Registry, settler: Address) -> None:

@@ -21,6 +21,7 @@ from muniment.protocol.log.notes import Note
 # A value for each type that a parameter of an exception has: an exception with another one needs a row here.
 VALUES: Final[dict[str, Any]] = {
     "str": "a text",
+    "float": 1.5,
     "bool": True,
     "int | None": 7,
     "StopReason": "bad-argument",

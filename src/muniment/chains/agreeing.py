@@ -36,7 +36,8 @@ async def agreed(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]]) -> T 
     needed = min(2, len(nodes.nodes))
     waiting = [node for node in nodes.nodes if node.rests_until_s <= nodes.now_s()]
     votes: dict[T, int] = {}
-    unknowing, failure = 0, Unreachable("unreachable", "too few nodes of the chain are awake")
+    resting = "; ".join(f"node {node.number}: {node.told}" for node in nodes.nodes if node not in waiting and node.told)
+    unknowing, failure = 0, Unreachable("resting", resting or "too few nodes of the chain are awake")
     while waiting:
         asked, waiting = waiting[:needed], waiting[needed:]
         for found in await asyncio.gather(*(_ask(nodes, node, ask) for node in asked)):
@@ -60,7 +61,9 @@ async def _ask(nodes: Nodes, node: Node, ask: Callable[[Node], Awaitable[T | Non
     try:
         found = await ask(node)
     except Unreachable as error:
-        _log.warning("node failed", chain=nodes.chain.id, url=node.number, reason=error.reason, text=str(error))
+        if nodes.is_logged:
+            _log.warning("node failed", chain=nodes.chain.id, url=node.number, reason=error.reason, text=str(error))
+        node.told = error.told
         if error.reason not in _OF_THE_QUESTION:
             nodes.failed(node, error.reason)
         return error

@@ -98,6 +98,8 @@ class Node:
     behind_since_s: float | None = None
     rests_until_s: float = 0
     is_checked: bool = False
+    # What its last failure was, with its own sentence.
+    told: str = ""
     # Whether it gives a call less gas than was asked: then a call that runs out of gas is not the contract's failure.
     is_short_of_gas: bool = False
 
@@ -116,13 +118,17 @@ class Look(NamedTuple):
 
 @dataclass(slots=True)
 class Nodes:
-    """The nodes of a chain. `now_s` is a clock that only goes forward; `chance` gives numbers from 0 to 1."""
+    """The nodes of a chain. `now_s` is a clock that only goes forward; `chance` gives numbers from 0 to 1.
+
+    `is_logged`: each failure of a node is a line of the log, as a program that runs for long wants it.
+    """
 
     outgoing: Outgoing
     chain: Chain
     now_s: Callable[[], float]
     chance: Callable[[], float]
     limits: NodeLimits = NODE_LIMITS
+    is_logged: bool = True
     nodes: list[Node] = field(init=False)
 
     def __post_init__(self) -> None:

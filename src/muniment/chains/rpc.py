@@ -22,8 +22,9 @@ _FITTED_MAX: Final = 100
 # The rest after an answer that the quota is used up, unless the node names another: this, doubled up to the longest.
 _LIMITED_SECONDS_FIRST: Final = 1.0
 LIMITED_SECONDS_MAX: Final = 300.0
-# JSON-RPC 2.0: "Invalid Request" and "Invalid params", which nodes answer to a batch that they do not take.
-_BATCH_CODES: Final = frozenset({-32600, -32602})
+# JSON-RPC 2.0: "Invalid Request" and "Invalid params", which nodes answer to a batch that they do not take; the second
+# may be meant where the batch has one call.
+_INVALID_REQUEST, _INVALID_PARAMS = -32600, -32602
 # Statuses of servers before a node; others may have an answer of the node.
 _OF_SERVERS: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 502, 503, 504})
 # What is read of an answer that is not JSON.
@@ -129,11 +130,13 @@ class Endpoint:
         fields = [("content-type", "application/json"), ("content-length", str(len(body)))]
         answer = await outgoing.send(self.url, fields, body, seconds_max=seconds_max, bytes_max=bytes_max)
         results = await _results(answer, self.url, len(calls))
+        # Errors that refuse the batch, or all of them for the time being.
         if not isinstance(results, Failed):
             refusal = next((each for each in results if isinstance(each, Failed) and each.is_of_batch), None)
             limit = next((each for each in results if isinstance(each, Failed) and each.fault == "limit"), None)
         else:
-            refusal = results if results.is_of_batch or results.code in _BATCH_CODES else None
+            is_of_batch = results.code == _INVALID_REQUEST or (results.code == _INVALID_PARAMS and len(calls) > 1)
+            refusal = results if results.is_of_batch or is_of_batch else None
             limit = results if results.fault == "limit" else None
         if limit is not None:
             raise Unreachable("limited", limit.message, answer.retry_after_s or 0)
@@ -152,10 +155,12 @@ class Endpoint:
             self.calls_max, self._fitted = min(CALLS_MAX, max(1, 2 * self.calls_max)), 0
 
     def _rest(self, limited: Unreachable, now_s: float) -> None:
+        """Rest for as long as the node asks, and longer each time; requests that met one quota together count once."""
+        self._limited -= self.rests_until_s > now_s
         own_s = min(LIMITED_SECONDS_MAX, _LIMITED_SECONDS_FIRST * 2 ** min(self._limited, 16))
         self._limited += 1
         limited.seconds = min(LIMITED_SECONDS_MAX, max(limited.seconds, own_s))
-        self.rests_until_s, self._said = now_s + limited.seconds, str(limited)
+        self.rests_until_s, self._said = max(self.rests_until_s, now_s + limited.seconds), str(limited)
 
 
 async def _results(answer: Answer, url: str, count: int) -> list[Any] | Failed:
@@ -215,7 +220,7 @@ def _failed_request(answer: Answer, value: Any, url: str) -> Failed:
         raise Unreachable("limited", failed.message, answer.retry_after_s or 0)
     if status in _OF_SERVERS or (not is_batch and not members):
         raise Unreachable(f"http-{status}", failed.message)
-    return replace(failed, is_of_batch=is_batch)
+    return replace(failed, is_of_batch=is_batch, message=failed.message or f"status {status}")
 
 
 def _failed(error: object, url: str) -> Failed:

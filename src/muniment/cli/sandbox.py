@@ -46,4 +46,6 @@ def chains_and_nodes(outgoing: Outgoing, chains_file: Path | None) -> tuple[Mapp
     from muniment.relayer.runner.pinning import nodes_of
 
     chains = load_chains(settings_of(None, chains_file=chains_file).chains_file)
-    return chains, nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random)
+    # What a command tells of a failure is its result; its output has no log.
+    nodes = nodes_of(outgoing, chains.values(), now_s=time.monotonic, chance=random.random, is_logged=False)
+    return chains, nodes

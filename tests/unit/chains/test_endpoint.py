@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -144,6 +145,13 @@ async def test_a_quota_is_a_rest_and_no_smaller_batch(node: Node) -> None:
     assert node.sizes == [20] * 12
 
 
+@pytest.mark.parametrize("node", [lambda _: (429, {}, b"")], indirect=True)
+async def test_requests_that_meet_a_quota_together_make_one_rest(node: Node) -> None:
+    met = await asyncio.gather(*(node.ask(1) for _ in range(16)), return_exceptions=True)
+    assert all(isinstance(each, Unreachable) and each.seconds <= 1 for each in met)
+    assert node.endpoint.rests_until_s == node.now_s + 1
+
+
 @each_row(
     ("text", "seconds"),
     [
@@ -173,6 +181,13 @@ async def test_one_error_for_all_is_that_of_each_call_and_has_no_key(node: Node)
     first, second = await node.ask(2)
     assert first == second == Failed(-32603, "no backend for … …")
     assert node.sizes == [2]
+
+
+@pytest.mark.parametrize("node", [lambda _: replied(error(-32602, "block range too large"), 400)], indirect=True)
+async def test_one_call_with_invalid_parameters_says_nothing_about_batches(node: Node) -> None:
+    for _ in range(2):
+        assert await node.ask(1) == [Failed(-32602, "block range too large")]
+    assert node.sizes == [1, 1]
 
 
 @pytest.mark.parametrize("node", [lambda _: replied({"message": "Invalid a-secret-key"}, 401)], indirect=True)

@@ -69,12 +69,17 @@ class _Block(NamedTuple):
 
 
 def nodes_of(
-    outgoing: Outgoing, chains: Iterable[Chain], *, now_s: Callable[[], float], chance: Callable[[], float]
+    outgoing: Outgoing,
+    chains: Iterable[Chain],
+    *,
+    now_s: Callable[[], float],
+    chance: Callable[[], float],
+    is_logged: bool = True,
 ) -> dict[int, Nodes]:
-    """The nodes of those of `chains` that have any, by chain. `now_s` only goes forward; `chance` is from 0 to 1."""
+    """The nodes of those of `chains` that have any, by chain; the other arguments are those of `Nodes`."""
     limits = NodeLimits(answer_seconds_max=CALL_SECONDS_MAX)
     return {
-        chain.id: Nodes(outgoing, chain, now_s=now_s, chance=chance, limits=limits)
+        chain.id: Nodes(outgoing, chain, now_s=now_s, chance=chance, limits=limits, is_logged=is_logged)
         for chain in chains
         if chain.rpc_urls
     }
