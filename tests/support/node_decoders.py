@@ -43,6 +43,7 @@ NODE_DECODERS = [
             lambda text: (fault_of(0, text, text), is_of_batch(text), sentence_of(text, "https://u:k3y@a.example/k3y0"))
         ),
         (
+            "evm._METHOD compile",
             "evm._WORD compile",
             "evm._REVERTED compile",
             "evm._letters sub",

@@ -21,6 +21,8 @@ _INVALID_PARAMS: Final = -32602
 _LIMIT_CODES: Final = frozenset({-32005, -32016, 429, -32029, -32429})
 # How much of a text is read. What decides stands at its beginning.
 _CHARACTERS_MAX: Final = 600
+# The name of a method, whose words say nothing.
+_METHOD: Final = re.compile(r"\b(?:eth|net|web3|debug|trace)_[A-Za-z]+")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _GAS: Final = (
     "outofgas",
@@ -45,10 +47,11 @@ _CONTRACT: Final = (
 _WHOLE: Final = frozenset({"invalidoperation", "insufficientstackitems", "toomanystackitems", "illegalstatechange"})
 # Words that programs put before what happened. None of them says anything about a node.
 _BEFORE: Final = frozenset({
-    "a", "by", "call", "code", "contract", "desc", "err", "error", "eth", "evm", "exception", "execution", "executing",
-    "exit", "failed", "failure", "fatal", "from", "halt", "halted", "internal", "json", "jsonrpc", "message", "msg",
-    "of", "processing", "reason", "result", "returned", "rpc", "runtime", "server", "sys", "the", "transaction", "tx",
-    "unknown", "upstream", "virtualmachine", "vm", "was", "while", "with",
+    "a", "an", "by", "call", "code", "contract", "desc", "err", "error", "eth", "evm", "exception", "execution",
+    "executing", "exit", "failed", "failure", "fatal", "from", "halt", "halted", "internal", "json", "jsonrpc",
+    "message", "msg", "of", "processing", "reason", "request", "response", "result", "returned", "rpc", "runtime",
+    "server", "sys", "the", "transaction", "tx", "unknown", "upstream", "virtualmachine", "vm", "was", "while",
+    "with",
 })  # fmt: skip
 _MACHINE: Final = frozenset({"evm", "vm", "exception", "virtualmachine"})
 # After a bare "revert" these, or no letter, tell of a contract; other words may tell of a chain that took back blocks.
@@ -61,7 +64,7 @@ _GIVEN_UP: Final = ("timeout", "timedout", "executionaborted", "deadlineexceeded
 _LIMITS: Final = (
     "toomanyrequest", "toomanycall", "requestlimit", "requestslimit", "requestcountexceeded", "requestrateexceeded",
     "capacityexceeded", "creditlimit", "outofcredits", "creditsexceeded", "dailylimit", "monthlylimit", "usagelimit",
-    "planlimit", "requestsperminute", "requestsexceeded",
+    "planlimit", "tierlimit", "throughput", "requestsperminute", "requestsexceeded",
 )  # fmt: skip
 # What is too large is no quota, though the codes and texts are alike: a smaller request is the remedy.
 _SIZES: Final = (
@@ -91,8 +94,8 @@ def fault_of(code: int, message: str, data: str = "") -> Fault:
 
 def is_quota(code: int, text: str) -> bool:
     """Whether a code, of JSON-RPC or HTTP, or a text says that the node answers later, and not for this question."""
-    letters = _letters(text)
-    if any(each in letters for each in _QUOTAS):
+    letters = _letters(_METHOD.sub("", text[:_CHARACTERS_MAX]))
+    if any(each in letters for each in _QUOTAS) or ("toomanyrequest" in letters and "batch" not in letters):
         return True
     if any(each in letters for each in _SIZES) or any(each in letters for each in _GIVEN_UP):
         return False

@@ -12,6 +12,8 @@ from muniment.chains.verdicts import Fault, fault_of, is_of_batch
 Error = tuple[int, str, str]
 # The chain says that the contract failed.
 CONTRACT: list[Error] = [
+    (-32000, "server returned an error response: error code 3: execution reverted", ""),
+    (-32000, '{"error":{"code":3,"message":"execution reverted"}}', ""),
     (3, "execution reverted: too early", "0x08c379a0"),
     (3, "execution reverted: rate limit", ""),
     (-32000, "execution reverted: 429 Too Many Requests", ""),
@@ -74,6 +76,9 @@ GAS: list[Error] = [
 ]
 # A quota is used up.
 LIMIT: list[Error] = [
+    (-32005, "Too Many Requests, please wait 23s and retry. RPC method: eth_getLogs.", ""),
+    (-32000, "Too many requests for eth_getLogs", ""),
+    (-32005, "eth_getBlockByNumber: limit exceeded", ""),
     (-32005, "daily request count exceeded, request rate limited", ""),
     (-32005, "limit exceeded", ""),
     (429, "Your app has exceeded its compute units per second capacity.", ""),
