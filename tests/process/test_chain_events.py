@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from sqlite3 import IntegrityError
 from types import SimpleNamespace
 from typing import Any
@@ -190,12 +191,15 @@ async def test_a_log_that_nodes_know_later_than_its_block_is_found(nodal: Nodal)
         return {**answer, "result": []} if lags[0] and call["method"] == "eth_getLogs" else answer
 
     events = events_of(nodal, nodal.node(lagging), nodal.node(lagging), start=start)
+    second = ChainEvents(replace(events.reader, lag_blocks=128, lag_seconds=120, disputes=None, heads=None))
     assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == []
+    assert answers_in(await to_head(second, {ANY: waiting(feed)}), ANY) == []
     lags[0] = False
     for seconds, answers in ((0, []), (119, []), (1, [7])):
         nodal.chain.ask("anvil_mine", hex(128))
         nodal.now_s += seconds
-        assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == answers
+        assert answers_in(await to_head(events, {ANY: waiting(feed)}), ANY) == []
+        assert answers_in(await to_head(second, {ANY: waiting(feed)}), ANY) == answers
 
 
 async def test_a_new_trigger_is_read_from_an_older_block(nodal: Nodal) -> None:

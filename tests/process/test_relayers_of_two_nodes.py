@@ -114,7 +114,7 @@ async def test_a_tick_is_run_at_one_block(world: World) -> None:
         world.block(tick + later, gives=250)
     assert await first.step()
     assert not await second.step()  # its node has no block after the tick
-    for later in (6, 8):  # at the head of its node the owner has 250 now
+    for later in (10, 12):  # tried again five seconds later; at the head of its node the owner has 250 now
         world.block(tick + later, gives=0)
     for relayer in (second, first):
         assert await relayer.step()

@@ -32,9 +32,6 @@ _BLOCKS_KEPT: Final = 1_000
 # Nodes differ by some blocks, and a URL may lead to one that lags: that is no failure for so long.
 _PATIENCE_S: Final = 10.0
 _HELD_BACK_MAX: Final = 63
-# A node may know a block before it knows the logs of it: a second reader asks so much later.
-_LAG_BLOCKS: Final = 128
-_LAG_SECONDS: Final = 120.0
 # How much longer than two nodes a third may take to tell its head.
 GRACE_S: Final = 0.5
 # A pause between two samples of the head.
@@ -133,13 +130,6 @@ class LogReader:
         if self.next_block is not None and block < self.next_block:
             self.next_block = block
             self._kept = [each for each in self._kept if each.number < block]
-
-    def second(self) -> LogReader:
-        """A second reader of the same chain, which comes later and asks for the same logs again."""
-        return LogReader(
-            nodes=self.nodes, confirmations=self.confirmations, now_ms=self.now_ms, next_block=self.next_block,
-            lag_blocks=_LAG_BLOCKS, lag_seconds=_LAG_SECONDS, disputes=self._disputes, heads=self._heads,
-        )  # fmt: skip
 
     async def step(self, filters: Sequence[LogFilter]) -> LogStep:
         """Read the next range, or find where a fork began. Nothing moves on if it raises.

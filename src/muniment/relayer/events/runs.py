@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Where the chains file says nothing: as many as the watcher of settlement contracts waits for.
 CONFIRMATIONS: Final = 3
-# How far the second cursor is after the head, at least.
+# A node may know a block before it knows its logs: a second reader asks for them so much later.
 _LATE_BLOCKS: Final = 128
 _LATE_SECONDS: Final = 120.0
 
