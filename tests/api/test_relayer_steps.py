@@ -407,7 +407,7 @@ async def test_no_signer_uses_up_the_intents_of_a_day_where_any_signer_is_served
     world.told.does = lambda due: intents(*(next(numbers) for _ in range(2 if due.sig == greedy else 1)))(due)
     await world.step(NOW_MS)
     for count in (1, 1, 1, 1) if is_new_process else (4,):
-        async with world.relayer(intents_per_day_max=20) as made:
+        async with world.relayer(intents_per_day_max=22) as made:
             for _ in range(count):
                 world.at(TICK if not world.told.ran else world.own_ms + MINUTE)
                 await made.once()

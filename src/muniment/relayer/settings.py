@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ANY: Final = "*"
-RUNS_PER_TRIGGER_AND_DAY_MAX: Final = 500
-INTENTS_PER_DAY_MAX: Final = 2_000
+# A schedule of each minute has 1,440 runs a day, and some that are late.
+RUNS_PER_TRIGGER_AND_DAY_MAX: Final = 1_500
+INTENTS_PER_TRIGGER_AND_DAY_MAX: Final = 2_000
+INTENTS_PER_DAY_MAX: Final = 50_000
 EVENT_TRIGGERS_PER_SIGNER_MAX: Final = 100
 EVENT_WINDOW_MAX: Final = "1d"
 JOURNAL_BYTES_MAX: Final = 8 * 1024**3
@@ -58,6 +60,7 @@ SAMPLES: Final = {
     "relayer.functions": 'functions = ["QmQWmG3opiSLrj9k5bGu3LZ8gkwUU6MxrinaSQr6rKv51V"], a list of CIDs, or ["*"]',
     "relayer.chains": 'chains = [8453], a list of chain ids, or ["*"]',
     "relayer.runs_per_trigger_and_day_max": f"a whole number from 1, such as {RUNS_PER_TRIGGER_AND_DAY_MAX}",
+    "relayer.intents_per_trigger_and_day_max": f"a whole number from 1, such as {INTENTS_PER_TRIGGER_AND_DAY_MAX}",
     "relayer.intents_per_day_max": f"a whole number from 1, such as {INTENTS_PER_DAY_MAX}",
     "relayer.event_triggers_per_signer_max": f"a whole number from 1, such as {EVENT_TRIGGERS_PER_SIGNER_MAX}",
     "relayer.event_window_max": f'event_window_max = "{EVENT_WINDOW_MAX}", a span such as 15m, 6h or 1d',
@@ -84,6 +87,7 @@ class _Relayer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     functions: list[str] = []
     chains: list[int | str] = []
     runs_per_trigger_and_day_max: _Count = RUNS_PER_TRIGGER_AND_DAY_MAX
+    intents_per_trigger_and_day_max: _Count = INTENTS_PER_TRIGGER_AND_DAY_MAX
     intents_per_day_max: _Count = INTENTS_PER_DAY_MAX
     event_triggers_per_signer_max: _Count = EVENT_TRIGGERS_PER_SIGNER_MAX
     event_window_max: _Text = EVENT_WINDOW_MAX
@@ -143,6 +147,7 @@ class RelayerSettings:
     protocol: str = "Mimic"
     chains_file: Path | None = None
     runs_per_trigger_and_day_max: int = RUNS_PER_TRIGGER_AND_DAY_MAX
+    intents_per_trigger_and_day_max: int = INTENTS_PER_TRIGGER_AND_DAY_MAX
     intents_per_day_max: int = INTENTS_PER_DAY_MAX
     event_triggers_per_signer_max: int = EVENT_TRIGGERS_PER_SIGNER_MAX
     event_window_max_ms: int = 1_000 * check_delta(EVENT_WINDOW_MAX)
@@ -198,6 +203,7 @@ def _settings(document: _Document, directory: Path, *, opens_all: bool) -> Relay
         protocol=given.protocol,
         chains_file=None if given.chains_file is None else directory / given.chains_file,
         runs_per_trigger_and_day_max=given.runs_per_trigger_and_day_max,
+        intents_per_trigger_and_day_max=given.intents_per_trigger_and_day_max,
         intents_per_day_max=given.intents_per_day_max,
         event_triggers_per_signer_max=given.event_triggers_per_signer_max,
         event_window_max_ms=1_000 * check_delta(given.event_window_max),

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from muniment.relayer.settings import RelayerSettings
 
 _DAY_MS: Final = 86_400_000
-# Where any signer is served, so many can have their full share of the intents. `turns` divides the time alike.
-_SIGNERS: Final = 10
+# Where any signer is served, each may send this part of the intents that the others have left, and triggers that are
+# younger than a day none of the last half: signers and triggers cost nothing, so new ones could take all.
+_SHARE: Final = 10
+_HALF: Final = 2
 
 
 class _Counted(NamedTuple):
@@ -36,8 +38,8 @@ class Caps:
     """Counts of the present day. What the registry has is counted first, so a new machine does not begin at zero.
 
     `relayer` is the address under which the registry lists this relayer's runs; None until it recorded one. Until then
-    the runs of all relayers count, and after that its own alone: others must not use up its cap. Where any signer is
-    served, each may use a tenth of the intents; `signer_of` knows the signers of the triggers that are served.
+    the runs of all relayers count, and after that its own alone: others must not use up its cap. `signer_of` knows the
+    signers of the triggers that are served.
     """
 
     registry: AsyncRegistry
@@ -47,8 +49,9 @@ class Caps:
     _day: int = field(default=-1, init=False)
     _runs: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
     _counted: dict[Signature, _Counted] = field(default_factory=dict["Signature", _Counted], init=False)
-    # By signer; those of triggers that have ended have None.
-    _intents: Counter[Address | None] = field(default_factory=Counter["Address | None"], init=False)
+    # By trigger, and by signer; those of triggers that have ended have None.
+    _intents: Counter[Signature] = field(default_factory=Counter["Signature"], init=False)
+    _of_signers: Counter[Address | None] = field(default_factory=Counter["Address | None"], init=False)
     # Whether the registry's own count is in: of which triggers, and of the intents. After midnight all counts are ours.
     _asks_runs: bool = field(default=True, init=False)
     _asks_intents: bool = field(default=True, init=False)
@@ -64,18 +67,31 @@ class Caps:
         if self._asks_intents and self.relayer is not None:
             day, found = self._day, await self._count_intents(self.relayer)
             if day == self._day:  # it may be past midnight
-                self._intents |= found  # the higher count of each signer
+                for sig, count in found.items():
+                    self._count_intent(sig, max(0, count - self._intents[sig]))  # the higher count of each trigger
             self._asks_intents = False
-        intents_max = self.settings.intents_per_day_max
-        share = max(1, intents_max // _SIGNERS) if self.settings.served.signers is None else intents_max
-        is_reached = self._intents.total() >= intents_max or self._intents[self.signer_of(plan.sig)] >= share
-        return "intent-cap" if is_reached else None
+        return "intent-cap" if self._has_sent_all(plan, now_ms) else None
+
+    def _has_sent_all(self, plan: Plan, now_ms: int) -> bool:
+        """Whether a trigger may send no further intent today."""
+        most, sent = self.settings.intents_per_day_max, self._of_signers.total()
+        if sent >= most or self._intents[plan.sig] >= self.settings.intents_per_trigger_and_day_max:
+            return True
+        if self.settings.served.signers is not None:
+            return False
+        own = self._of_signers[self.signer_of(plan.sig)]
+        is_young = now_ms - plan.created_ms < _DAY_MS
+        return own >= max(1, (most - sent + own) // _SHARE) or (is_young and sent >= max(1, most // _HALF))
+
+    def _count_intent(self, sig: Signature, count: int) -> None:
+        self._intents[sig] += count
+        self._of_signers[self.signer_of(sig)] += count
 
     def count(self, run: NewRun, now_ms: int) -> None:
         """Count a run that was made here."""
         self._begin(now_ms // _DAY_MS)
         self._runs[run.trigger_sig] = self._runs.get(run.trigger_sig, 0) + 1
-        self._intents[self.signer_of(run.trigger_sig)] += len(run.outputs)
+        self._count_intent(run.trigger_sig, len(run.outputs))
 
     def _begin(self, day: int) -> None:
         if day == self._day:
@@ -84,6 +100,7 @@ class Caps:
             self._asks_runs = self._asks_intents = False
         self._day = day
         self._intents.clear()
+        self._of_signers.clear()
         self._runs.clear()
         self._counted.clear()
 
@@ -107,13 +124,13 @@ class Caps:
                 break
         return count
 
-    async def _count_intents(self, relayer: str) -> Counter[Address | None]:
-        count = Counter["Address | None"]()
+    async def _count_intents(self, relayer: str) -> Counter[Signature]:
+        count = Counter["Signature"]()
         listing = self.registry.runs.list(
             relayer=relayer, result="intents", created_after=self._day * _DAY_MS, newest_first=True
         )
         async for run in listing:
-            count[self.signer_of(run.trigger_sig)] += len(run.outputs)
+            count[run.trigger_sig] += len(run.outputs)
             if count.total() >= self.settings.intents_per_day_max:
                 break
         return count
