@@ -12,6 +12,7 @@ from relayer_world import ENGINE, MINUTE, TICK, Heard, Silent, World, intents, w
 from builders import cron, event
 from conftest import NOW_MS
 from muniment.protocol.evm.signature import Signature
+from muniment.relayer.journal.entries import State
 from muniment.relayer.lives.following import Following
 from muniment.relayer.outbox.publication import Publication
 from muniment.relayer.runner.content import Content
@@ -105,3 +106,29 @@ async def test_runs_of_other_relayers_use_up_no_cap(world: World) -> None:
     assert world.told.ran == [TICK + 2 * MINUTE, TICK + 3 * MINUTE]
     await world.step(TICK + 4 * MINUTE, key=honest.key, runs_per_trigger_and_day_max=2)
     assert world.told.ran == [TICK + 2 * MINUTE, TICK + 3 * MINUTE]
+
+
+async def test_a_stop_cancels_runs_before_the_journal_is_closed(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await world.sign()
+    await world.step(NOW_MS)
+    begun = asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    world.told.meanwhile = wait
+    world.at(TICK)
+    async with world.relayer() as made:
+        serving = asyncio.create_task(made.serve())
+        await begun.wait()
+        capsys.readouterr()
+        serving.cancel()
+        await asyncio.wait([serving])
+    assert not any("Relayer" in repr(each) for each in asyncio.all_tasks())
+    assert "error" not in capsys.readouterr().out
+    async with world.relayer() as made:
+        (entry,) = made.journal.unfinished(State.PLANNED)
+        assert (entry.timestamp_ms, entry.tries) == (TICK, 0)

@@ -17,7 +17,7 @@ from muniment.relayer.ledger import Ledger
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.outbox.outbox import PASSING, Outbox, Publishing
 from muniment.relayer.planner import Planner
-from muniment.relayer.runner.results import Made, NotYet
+from muniment.relayer.runner.results import LATE, Made, NotYet
 from muniment.relayer.runner.runner import Runner
 from muniment.relayer.schedule.agenda import RETRY_MS, Agenda
 from muniment.relayer.schedule.turns import Turns
@@ -104,17 +104,22 @@ class Relayer:
         self.events.planner.telling = self.ledger
 
     async def serve(self) -> None:
-        """Follow, run and publish, for ever."""
+        """Follow, run and publish until it is cancelled; runs that go on are cancelled too, and made again later."""
         await self._measure_gas()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow())
-            group.create_task(self._look_always())
-            group.create_task(self._publish())
-            group.create_task(self.following.ends.read_always())
-            group.create_task(self._measure_gas_always())
-            for chain_id in self.events.chains:
-                group.create_task(self._read_events(chain_id, self.events.step))
-                group.create_task(self._read_events(chain_id, self.events.step_others))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow())
+                group.create_task(self._look_always())
+                group.create_task(self._publish())
+                group.create_task(self.following.ends.read_always())
+                group.create_task(self._measure_gas_always())
+                for chain_id in self.events.chains:
+                    group.create_task(self._read_events(chain_id, self.events.step))
+                    group.create_task(self._read_events(chain_id, self.events.step_others))
+        finally:  # before the journal is closed
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def once(self) -> bool:
         """One step: publish what was left, run what is due, publish it. Whether nothing is left.
@@ -280,7 +285,7 @@ class Relayer:
 
     async def _run(self, signer: Address, due: Due) -> None:
         """A turn: make a run, keep what became of it and publish that, then look at its trigger again."""
-        began_s, code = self.steady_s(), "no-answer"
+        began_s, code = self.steady_s(), LATE  # also for one that is cancelled
         try:
             outcome = await self.runner.attempt(due)
             code = outcome.code if isinstance(outcome, NotYet) else ""
@@ -289,8 +294,10 @@ class Relayer:
             if isinstance(outcome, Made) and outcome.intents:
                 self._begin_task(self._tell_of_funds(outcome))
         except PASSING as error:
+            code = "no-answer"
             self.figures.fail("registry", "a run has to wait", error, trigger=due.sig)
         except Exception as error:  # noqa: BLE001 - a run must not end the others
+            code = "no-answer"
             self.figures.fail("internal", "a run has failed", error, trigger=due.sig)
         finally:
             now_s = self.steady_s()
