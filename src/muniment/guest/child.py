@@ -39,6 +39,7 @@ def _done(engine: Engine, stopwatch: Stopwatch, pipe: Pipe) -> FromChild:
     if isinstance(job, RunJob):
         return run(engine, job, ask, stopwatch.start)
     if isinstance(job, CompileJob):
+        stopwatch.start_compiler()
         return _compiled(engine, job)
     return Failed("crash", "the parent sent no job")
 

@@ -76,7 +76,7 @@ def stop_of(error: WasmtimeError | Trap) -> Stop:
     if code is TrapCode.OUT_OF_FUEL:
         return Stop("fuel", "the fuel is used up")
     if code is TrapCode.INTERRUPT:
-        return Stop("time", "the module used up its seconds of computing time")
+        return Stop("time", "the module used up its seconds of computing time; how much fuel it used is not known")
     if code is TrapCode.STACK_OVERFLOW:
         return Stop("memory", f"the stack of {STACK_BYTES // 1024} KiB is used up")
     return Stop("trap", _words(error).rpartition("wasm trap: ")[2])

@@ -25,10 +25,14 @@ BODY_BYTES_MAX: Final = 128 * _KIB
 # The library of the engine reads them one by one, each from the first on. Honest functions have some ten.
 EXPORTS_MAX: Final = 1_000
 
-# Units of the engine, about one for each instruction. Honest functions need 7 to 349 million.
-FUEL: Final = 2 * 10**9
-# Fuel is not time: one instruction may fill a memory. CPU seconds of the child from the instantiation on.
-GUEST_CPU_S: Final = 2.0
+# Units of the engine, about one for each instruction, or byte of a bulk operation. Honest functions need 7 to 349
+# million.
+FUEL: Final = 10**9
+# CPU seconds of the child from the instantiation on. Fuel ends a run before, on any machine, or its verdict would
+# depend on the machine: the slowest unit is a load that waits for memory and for its page, 160 ns where other processes
+# use the memory too, so that all fuel takes 160 s. Other slow ones are memory.fill of no byte (32 ns), memory.grow that
+# fails (19 ns) and ref.func (13 ns); an empty loop takes 1 ns.
+GUEST_CPU_S: Final = 600.0
 # 32 children have at most 2 GiB together. Honest functions hold a few texts.
 MEMORY_BYTES: Final = 64 * _MIB
 # Tables of AssemblyScript have one entry for each function that is passed as a value.
@@ -63,10 +67,12 @@ ABI_DEPTH_MAX: Final = 8
 ABI_TYPE_LENGTH_MAX: Final = 2_000
 ABI_STEPS_MAX: Final = 250_000
 
-# The child as a process, without the time of answers. The worst module within the limits of code takes 5 s and 600 MB
-# to compile; a run has 2 s of CPU and 64 MiB.
-PROCESS_S: Final = 10.0
-PROCESS_CPU_S: Final = 10
+# The worst module within the limits of code takes 5 s of CPU and 600 MB to compile; a run has 64 MiB.
+COMPILER_CPU_S: Final = 10.0
+# The child as a process. Its CPU time only ends what these limits did not; its time, without that of answers, only a
+# child that hangs, however busy the machine is.
+PROCESS_CPU_S: Final = 660
+PROCESS_S: Final = 3_600.0
 PROCESS_MEMORY_BYTES: Final = 1024 * _MIB
 # A child has one, its pipe.
 PROCESS_FILES: Final = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from muniment.guest.engine import imports_of, new_store, stop_of, types_of
 from muniment.guest.frames import Done, RunJob
 from muniment.guest.host import Host
 from muniment.guest.inputs import constant_of, text_of
-from muniment.guest.limits import FUEL, GUEST_CPU_S
+from muniment.guest.limits import COMPILER_CPU_S, FUEL, GUEST_CPU_S
 from muniment.guest.module import INPUT_MODULE, INPUT_PREFIX, Import, main_of
 from muniment.guest.outcomes import Stop
 from muniment.guest.types import Answer, GuestInput, Question
@@ -30,7 +31,7 @@ class Stopwatch:
     """
 
     def __init__(self, engine: Engine, seconds: float = GUEST_CPU_S) -> None:
-        self._engine = engine
+        self._interrupt: Callable[[], None] = engine.increment_epoch
         self._seconds = seconds
         self._end: float | None = None
         threading.Thread(target=self._watch, daemon=True).start()
@@ -39,10 +40,19 @@ class Stopwatch:
         """The guest begins now."""
         self._end = time.process_time() + self._seconds
 
+    def start_compiler(self, seconds: float = COMPILER_CPU_S) -> None:
+        """The compiler begins now. Nothing interrupts it, so the process ends as if by its limit of CPU time."""
+        self._interrupt = _end_process
+        self._end = time.process_time() + seconds
+
     def _watch(self) -> None:
         while self._end is None or time.process_time() < self._end:
             time.sleep(_TICK_S)
-        self._engine.increment_epoch()
+        self._interrupt()
+
+
+def _end_process() -> None:
+    signal.raise_signal(signal.SIGXCPU)
 
 
 class _Running:
@@ -97,8 +107,10 @@ def run(
         stop = Stop("memory", "the process has no more memory")
     except Exception as error:  # noqa: BLE001 - the child ends after this, and a run has an outcome
         stop = Stop("crash", f"the sandbox failed: {type(error).__name__}")
+    # The engine counts in a register, which an interruption does not write back.
+    fuel_used = 0 if stop and stop.reason == "time" else fuel - store.get_fuel()
     return Done(
-        reason=stop.reason if stop else None, text=stop.text if stop else "", fuel_used=fuel - store.get_fuel(),
+        reason=stop.reason if stop else None, text=stop.text if stop else "", fuel_used=fuel_used,
         logs=host.logs, logs_cut=host.logs_cut, intents=[] if stop else host.intents,
     )  # fmt: skip
 

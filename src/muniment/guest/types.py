@@ -66,8 +66,8 @@ class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a run.
 
     `reason` is empty unless the run was stopped; `text` says what happened, in at most 1,000 characters. A stopped run
-    has no intents. `fuel_used` is 0 where nothing was executed or the process ended without a word. `logs` are lines
-    such as `[Info] text`; `logs_cut` says that there were more.
+    has no intents. `fuel_used` is 0 where nothing was executed, and where that is not known: after `time`, or where the
+    process ended without a word. `logs` are lines such as `[Info] text`; `logs_cut` says that there were more.
     """
 
     result: Literal["intents", "nothing", "stopped"]

@@ -111,7 +111,7 @@ async def test_a_stopped_run_keeps_its_logs_and_says_what_happened(sandbox: Sand
     )
     done = await run(sandbox, module(body, imports=["log._log", "environment._transfer", "env.abort"], texts=texts))
     assert (done.result, done.reason, done.text, done.intents) == ("stopped", "abort", "no more", ())
-    assert done.logs == ("[Info] so far",)
+    assert done.logs == ("[Info] so far", "[Error] no more")
 
 
 async def test_a_module_that_cannot_be_compiled_has_its_reason_in_each_run(sandbox: Sandbox) -> None:
@@ -209,7 +209,7 @@ async def test_a_child_has_its_pipe_and_nothing_of_its_parent(tmp_path: Path, mo
     assert (seen["status"]["NoNewPrivs"], seen["status"]["Seccomp"]) == ("1", "2")
     given = seen["limits"]
     assert given["Max address space"] == [str(limits.PROCESS_MEMORY_BYTES)] * 2
-    assert (given["Max cpu time"], given["Max open files"]) == (["10", "11"], ["8", "8"])
+    assert (given["Max cpu time"], given["Max open files"]) == (["660", "661"], ["8", "8"])
     assert given["Max core file size"] == given["Max file size"] == ["0", "0"]
 
 

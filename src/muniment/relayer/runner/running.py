@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muniment.client.proof import read_manifest_bytes
 from muniment.protocol.runs.payloads import EventPayload, read_payload
@@ -17,6 +18,7 @@ from muniment.relayer.runner.results import Made, NotYet
 if TYPE_CHECKING:
     from muniment.chains.prices import PriceSource
     from muniment.guest.sandbox import Sandbox
+    from muniment.guest.types import Answer, Question
     from muniment.protocol.runs.texts import Engine
     from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.lives.following import Following
@@ -24,10 +26,29 @@ if TYPE_CHECKING:
     from muniment.relayer.schedule.due import Due
     from muniment.relayer.settings import RelayerSettings
 
+T = TypeVar("T")
 
-# A run from the fetch of its bundle on, with all its answers. The function alone has ten seconds, a question five at
-# each node; but schedules have a tick a minute, and a run that takes longer would keep the next one waiting.
+# What a run may wait, all together: for its bundle, and for its answers. A question has five seconds at each node; but
+# schedules have a tick a minute, and a run that waits longer would keep the next one waiting. What the function itself
+# computes is not in it: that ends with its fuel.
 RUN_SECONDS_MAX: Final = 60.0
+
+
+class _Patience:
+    """The seconds that a run may still wait."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`. Raises `TimeoutError` when no time is left."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await work
+        finally:
+            self._seconds -= loop.time() - began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +67,14 @@ class FunctionRunning:
     async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
         """Run the function of a trigger, whose bundle is proved by its CID. Raises the errors of the client."""
         try:
-            async with asyncio.timeout(self.seconds_max):
-                return await self._run(trigger, due)
+            return await self._run(trigger, due, _Patience(self.seconds_max))
         except TimeoutError:
             return NotYet("no-answer", f"the run and its answers took longer than {self.seconds_max:g} seconds")
 
-    async def _run(self, trigger: Trigger, due: Due) -> Made | NotYet:
-        bundle = await self.following.bundle(trigger)
-        function = Function(await self.sandbox.compile_module(bundle.wasm), read_manifest_bytes(bundle.manifest).inputs)
+    async def _run(self, trigger: Trigger, due: Due, patience: _Patience) -> Made | NotYet:
+        bundle = await patience.wait(self.following.bundle(trigger))
+        compiled = await patience.wait(self.sandbox.compile_module(bundle.wasm))
+        function = Function(compiled, read_manifest_bytes(bundle.manifest).inputs)
         payload = read_payload(due.kind, due.payload)
         answers = Answers(
             pins=self.pins,
@@ -62,9 +83,13 @@ class FunctionRunning:
             api=self.api,
             has_prices=self.settings.price_source != "off",
         )  # fmt: skip
+
+        async def answered(question: Question) -> Answer:
+            return await patience.wait(answers(question))
+
         try:
             ran, made = await attempt(
-                due, Consent.of(trigger), function, sandbox=self.sandbox, answers=answers, settling=self.settling
+                due, Consent.of(trigger), function, sandbox=self.sandbox, answers=answered, settling=self.settling
             )
         except Incomplete as error:
             return NotYet(error.code, error.text)
