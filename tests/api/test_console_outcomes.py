@@ -144,9 +144,7 @@ async def test_a_run_says_that_it_was_published_too_late_for_its_intent(
     ok(await reader.post("/executions", json=body_of(sends), headers=operator.headers))
     await operator.recorded(draft.saying(executionHash=hash_of(sends)))
     shown = await text_of(reader, page)
-    assert (
-        "not recorded here, too late: published 9 minutes after it was due, and the function gives its intents" in shown
-    )
+    assert "not recorded here, too late when published: 9 minutes after it was due, and the function gives" in shown
     assert "gives its intents 5 minutes." in shown
     assert "Not carried out" not in await text_of(reader, f"/console/runs/{hash_of(sends)}")
     wizard = (await reader.get(f"/console/triggers/new?functionCid={trigger['functionCid']}")).text

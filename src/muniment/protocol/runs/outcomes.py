@@ -75,7 +75,8 @@ def lateness(run: Run, life_s: int | None = None) -> str:
     """
     late_s = max(ms_of(run.created_at) - run.timestamp, 0) // 1_000
     if life_s is not None and late_s >= life_s:
-        return f"too late: published {span(late_s)} after it was due, and the function gives its intents {span(life_s)}"
+        lives = f"the function gives its intents {span(life_s)}"
+        return f"too late when published: {span(late_s)} after it was due, and {lives}"
     return f"published {span(late_s)} after it was due"
 
 

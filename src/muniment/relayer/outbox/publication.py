@@ -103,7 +103,7 @@ class Publication:
         if await self.asked_again(entry.sig) is None:
             return "the trigger has ended"
         now_s = self.now_ms() // 1_000
-        return "" if all(int(each.deadline) > now_s for each in intents) else "the deadline of an intent has passed"
+        return "" if all(int(each.deadline) > now_s for each in intents) else "too late when published"
 
     async def _put(self, intent: AnyNewIntent) -> str:
         """Write an intent; its hash if the registry refuses it for ever."""
