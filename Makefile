@@ -105,12 +105,16 @@ unit: $(VENV)/dev
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine, and as many of two relayers and of what
 # writes a journal; SOAK_ROUNDS says how many. Then honest clients beside each attack of tests/support/attacking.py for
-# a minute, as a table; ATTACK_SECONDS says how long.
-soak: $(VENV)/dev
+# a minute, as a table; ATTACK_SECONDS says how long. Then relayers: at a node with the limits of providers for
+# PROVIDER_SECONDS, on a chain whose blocks are replaced REORGANISATIONS times, and an honest event ATTACK_ROUNDS (7) times
+# beside each attack of tests/support/relayer_attacks.py.
+soak: npm
 	SOAK_ROUNDS=$${SOAK_ROUNDS:-100} $(VENV)/bin/pytest -s -p no:xdist tests/soak/test_kills.py \
 	  tests/process/test_relayer.py::test_two_relayers_that_are_killed_again_and_again_lose_and_repeat_nothing \
 	  tests/process/test_journal_killed.py::test_every_run_is_published_once_after_many_kills \
 	  tests/soak/test_attacks.py
+	REORGANISATIONS=$${REORGANISATIONS:-20} $(VENV)/bin/pytest -s -p no:xdist \
+	  tests/soak/test_relayer_at_provider.py tests/process/test_relayer_reorganised.py tests/soak/test_relayer_attacks.py
 
 # A hundred thousand broken requests to the server and, where nginx is installed, as many through it in two forms;
 # FUZZ_REQUESTS says how many, FUZZ_SEED which.

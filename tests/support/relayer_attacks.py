@@ -191,7 +191,7 @@ BUSY_TRIGGERS = 200
 _NODE = r"node failed|node_failures|differ|disputed|lacks|lags|resting"
 _MANY = r"too-busy|run-cap|skipped|too many|max"
 ATTACKS = [
-    Attack("3,600 events that rest", 1, r"rests|resting", _resting, 600, 600),
+    Attack("3,600 events that rest", 1, r"rests|resting|result=\W?stopped", _resting, 600, 600),
     Attack("3,600 events without result", 1, r"no result|incomplete|too-busy", _without_result, 600, 600),
     Attack("200 triggers on a busy contract", 1, _MANY, _busy, BUSY_TRIGGERS, 40),
     Attack("300 shapes", 1, _MANY + r"|shape|lane", _shapes, 300, 100),
