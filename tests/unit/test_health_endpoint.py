@@ -100,7 +100,7 @@ def test_anything_else_is_no_place(text: str) -> None:
 async def test_metrics_are_those_of_the_figures() -> None:
     figures = Figures()
     figures.add("runs_total", "intents")
-    figures.add("runs_total", "nothing", 2)
+    figures.add("runs_total", "nothing", count=2)
     figures.show("triggers", 3)
     async with health_endpoint(ANY_PORT, trouble=str, metrics=lambda: figures.text().encode()) as url:
         _, content = await answer(url, b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
