@@ -228,7 +228,7 @@ async def ask_logs(
     """
     mark = Call("eth_getBlockByNumber", (hex(last), False))
     calls = [mark, Call("eth_getLogs", (wanted.params(first, last),)), mark]
-    before, answer, after = await nodes.ask(node, calls, bytes_max=bytes_max)
+    before, answer, after = await nodes.ask(node, calls, bytes_max=bytes_max, patience_s=nodes.patience_s)
     marks = [block_in(each) for each in (before, after)]
     if any(mark is not None and mark.number != last for mark in marks):
         raise Unreachable("garbage", "another block")

@@ -35,6 +35,10 @@ BLOCKS_PER_STEP: Final = 100
 _HEAD_FRESH_SECONDS: Final = 2.0
 # The timeout for the head of another node, shorter than that of the node in use.
 _OTHERS_SECONDS_MAX: Final = 5.0
+# Rests of a node, for its quota, that a range waits for between two answers.
+_PATIENCE_S: Final = 3.0
+_PATIENCE_S_MAX: Final = 60.0
+_TWO: Final = 2
 # A node whose head has not grown for this long is stuck, and its head does not count.
 STILL_SECONDS: Final = 120.0
 
@@ -174,10 +178,18 @@ class Nodes:
     def _is_past(self, since_s: float | None, seconds: float) -> bool:
         return since_s is not None and self.now_s() - since_s >= seconds
 
-    async def ask(self, node: Node, calls: Sequence[Call], *, bytes_max: int = ANSWER_BYTES_MAX) -> list[Any]:
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for the quota of a node, in a range of many calls: longer if no other can take its place."""
+        return _PATIENCE_S if len(self.nodes) > _TWO else _PATIENCE_S_MAX
+
+    async def ask(
+        self, node: Node, calls: Sequence[Call], *, bytes_max: int = ANSWER_BYTES_MAX, patience_s: float = 0
+    ) -> list[Any]:
         """The answers to `calls`, in as many requests as needed, each answered with at most `bytes_max`.
 
-        Raises `Unreachable`, also for a node of another chain.
+        A node whose quota is used up is waited for, see `Endpoint.ask`. Raises `Unreachable`, also for a node of
+        another chain.
         """
         if not node.is_checked:
             (chain_id,) = await self._ask(node, [Call("eth_chainId")], SMALL_ANSWER_BYTES_MAX)
@@ -186,12 +198,12 @@ class Nodes:
                 self.outgoing.node_metrics.node_failed(self.chain.id)
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
-        return await self._ask(node, calls, bytes_max)
+        return await self._ask(node, calls, bytes_max, patience_s)
 
-    async def _ask(self, node: Node, calls: Sequence[Call], bytes_max: int) -> list[Any]:
+    async def _ask(self, node: Node, calls: Sequence[Call], bytes_max: int, patience_s: float = 0) -> list[Any]:
         return await node.endpoint.ask(
             self.outgoing, calls, now_s=self.now_s, seconds_max=self.limits.answer_seconds_max, bytes_max=bytes_max,
-            chain_id=self.chain.id,
+            patience_s=patience_s, chain_id=self.chain.id,
         )  # fmt: skip
 
     async def look(self, node: Node, block: int | None = None) -> Look:

@@ -108,10 +108,11 @@ async def _times(
     for at in range(0, len(numbers), _BLOCKS_AT_ONCE):
         piece = numbers[at : at + _BLOCKS_AT_ONCE]
         names = [hashes[number].most_common(1)[0][0] for number in piece]
-        *answers, newest = map(block_in, await nodes.ask(node, [
+        calls = [
             *(Call("eth_getBlockByHash", ("0x" + name.hex(), False)) for name in names),
             *(Call("eth_getBlockByNumber", (hex(number), False)) for number in (*piece, last)),
-        ]))  # fmt: skip
+        ]
+        *answers, newest = map(block_in, await nodes.ask(node, calls, patience_s=nodes.patience_s))
         if newest is None or newest.hash != mark:
             return None
         halves = zip(piece, names, answers[: len(piece)], answers[len(piece) :], strict=True)

@@ -85,18 +85,25 @@ class Endpoint:
         now_s: Callable[[], float],
         seconds_max: float,
         bytes_max: int = SMALL_ANSWER_BYTES_MAX,
+        patience_s: float = 0,
         chain_id: int,
     ) -> list[Any]:
         """The results of `calls` in their order, each a JSON value or `Failed`, in as many requests as needed.
 
         `now_s` is a clock that only goes forward. A request that the node refuses as a batch is divided. Raises
         `Unreachable`: `garbage` if the answer does not match the calls, `too-large` beyond `bytes_max` for a request,
-        `limited` when the node's quota is used up; then nothing is sent until its rest is over.
+        `limited` when the node's quota is used up; then nothing is sent until its rest is over. That is waited for as
+        long as the rests between two answers are at most `patience_s` together: what needs more calls than a quota
+        has at once would never be done otherwise.
         """
-        answers: list[Any] = []
+        answers, waited_s = list[Any](), 0.0
         while len(answers) < len(calls):
             if (rest_s := self.rests_until_s - now_s()) > 0:
-                raise Unreachable("limited", self._said, rest_s)
+                waited_s += rest_s
+                if waited_s > patience_s:
+                    raise Unreachable("limited", self._said, rest_s)
+                await asyncio.sleep(rest_s)
+                continue
             size = max(1, self.calls_max)
             piece = calls[len(answers) : len(answers) + size]
             begun = time.perf_counter()
@@ -106,14 +113,16 @@ class Endpoint:
                 outgoing.node_metrics.node_failed(chain_id)
                 if error.reason == "limited":
                     self._rest(error, now_s())
-                raise
+                if error.reason != "limited" or not patience_s:
+                    raise
+                continue
             finally:
                 outgoing.node_metrics.node_asked(chain_id, time.perf_counter() - begun)
             if results is None:
                 self._divide(len(piece))
             else:
                 answers += results
-                self._limited = 0
+                self._limited, waited_s = 0, 0.0
                 self._fit(len(piece))
         return answers
 

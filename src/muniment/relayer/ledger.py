@@ -97,7 +97,7 @@ class Ledger:
     def tell(self, due: Due, code: RunReasonCode, text: str, now_ms: int) -> None:
         """Note events of a trigger that are not planned, the last of which is `due`, at most once an hour."""
         known, entry = self.journal.known(due.sig), self.journal.entry(due.sig, due.kind, due.payload)
-        if entry is not None or known is None or now_ms - known.told_ms < _TOLD_MS:
+        if entry is not None or known is None or 0 <= now_ms - known.told_ms < _TOLD_MS:
             return
         run = skipped(due, code, self.engine)
         if code == "nodes-differ":

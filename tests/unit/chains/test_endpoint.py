@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,11 +52,17 @@ class Node:
         self.sizes.append(len(asked) if isinstance(asked, list) else 0)
         return self.refusal(asked) or answered(asked)
 
-    async def ask(self, count: int) -> list[Any]:
+    async def ask(self, count: int, **patience: float) -> list[Any]:
         calls = [Call("eth_getBlockByNumber", (number, False)) for number in range(count)]
         async with Outgoing(allow_private=True) as outgoing:
             return await self.endpoint.ask(
-                outgoing, calls, now_s=lambda: self.now_s, seconds_max=60, bytes_max=ANSWER_BYTES_MAX, chain_id=1
+                outgoing,
+                calls,
+                now_s=lambda: self.now_s,
+                seconds_max=60,
+                bytes_max=ANSWER_BYTES_MAX,
+                chain_id=1,
+                **patience,
             )
 
 
@@ -143,6 +150,38 @@ async def test_a_quota_is_a_rest_and_no_smaller_batch(node: Node) -> None:
             await node.ask(20)
     assert caught.value.seconds == LIMITED_SECONDS_MAX
     assert node.sizes == [20] * 12
+
+
+async def test_more_calls_than_a_quota_has_at_once_are_made_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is that of the test: it moves when a rest is waited for."""
+    left, slept = [2], list[float]()
+
+    def limited(_: Json) -> Reply | None:
+        left[0] -= 1
+        return None if left[0] >= 0 else replied(error(-32005, "limit exceeded"), 429)
+
+    made = Node(limited)
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        made.now_s += seconds
+        left[0] = 2
+
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(proxy.url, calls_max=10)
+        monkeypatch.setattr("muniment.chains.rpc.asyncio", SimpleNamespace(sleep=sleep))
+        assert await made.ask(95, patience_s=3) == [*range(95)]
+        assert slept == [1, 1, 1, 1]
+        left[0] = -1_000
+
+        async def sleep_in_vain(seconds: float) -> None:
+            slept.append(seconds)
+            made.now_s += seconds
+
+        monkeypatch.setattr("muniment.chains.rpc.asyncio", SimpleNamespace(sleep=sleep_in_vain))
+        with pytest.raises(Unreachable) as caught:
+            await made.ask(95, patience_s=3)
+    assert (caught.value.reason, slept[4:]) == ("limited", [1, 2])
 
 
 @pytest.mark.parametrize("node", [lambda _: (429, {}, b"")], indirect=True)
