@@ -31,6 +31,7 @@ _GAS: Final = (
     "codestoreoutofgas",
     "memoryoutofgas",
     "syserroutofgas",
+    "transactionprocessingcouldnotbecompletedduetoanexceptionoutofgas",
 )
 _CONTRACT: Final = (
     "executionrevert", "invalidopcode", "opcodenotfound", "invalidfeopcode", "undefinedinstruction", "badinstruction",
@@ -40,9 +41,12 @@ _CONTRACT: Final = (
     "callnotallowedinsidestatic", "mutablecallinstaticcontext", "maxcodesizeexceeded", "maxinitcodesizeexceeded",
     "createcontractsizelimit", "createinitcodesizelimit", "contractcodesizeexceeded", "contractaddresscollision",
     "createcollision", "createcontractstartingwithef", "invalidcodemustnotbegin", "maxcalldepthexceeded", "calltoodeep",
-    "callstackdepth", "insufficientbalancefortransfer", "precompile", "notactivated", "contractrevert",
+    "callstackdepth", "insufficientbalancefortransfer", "outoffund", "nonceoverflow", "invalidcode", "invalidrange",
+    "createcontractlimit", "codeistoolarge", "precompile", "notactivated", "contractrevert",
     "transactionprocessingcouldnotbecompletedduetoanexception",
 )  # fmt: skip
+# Wherever it stands, what comes after it is the contract's; gateways put numbers of requests and more before it.
+_REVERTED_ANYWHERE: Final = re.compile(r"execution[\s_]?reverted\s*(?::|$)", re.IGNORECASE)
 # Besu names a halt by these words alone.
 _WHOLE: Final = frozenset({"invalidoperation", "insufficientstackitems", "toomanystackitems", "illegalstatechange"})
 # Words that programs put before what happened. None of them says anything about a node.
@@ -120,6 +124,8 @@ def takes_no_hash(code: int, message: str) -> bool:
 def _execution_fault(text: str) -> Literal["contract", "gas"] | None:
     """What a text that begins with the failure of a call says; words like "Error: VM Exception" may come before."""
     text = text[:_CHARACTERS_MAX]
+    if _REVERTED_ANYWHERE.search(text):
+        return "contract"
     places = list(_WORD.finditer(text))
     words = [place[0].lower() for place in places]
     is_of_machine = False

@@ -60,6 +60,15 @@ CONTRACT: list[Error] = [
     (-32000, "Transaction processing could not be completed due to an exception: Invalid opcode: 0x5f", ""),
     (-32603, "evm error: InvalidJump", ""),
     (-32603, "internal error", "execution reverted: x"),
+    (3, "[Request ID: 8035f2dc-5ba2-48ed-ba74-ee84f9016619] execution reverted: timeout", ""),
+    (-32008, "[Request ID: 8035f2dc-5ba2-48ed-ba74-ee84f9016619] execution reverted: rate limit exceeded", ""),
+    (-32008, "[Request ID: 8035f2dc-5ba2-48ed-ba74-ee84f9016619] execution reverted: maximum 1 call in a batch", ""),
+    (-32000, "failed to execute the unsigned transaction: execution reverted", ""),
+    (-32603, "evm error: InvalidCode(Opcode(95))", ""),
+    (-32603, "evm error: InvalidRange", ""),
+    (-32603, "evm error: CreateContractLimit", ""),
+    (-32000, "EVM error: OutOfFunds", ""),
+    (-32000, "Code is too large", ""),
 ]
 # The chain says that the contract ran out of gas.
 GAS: list[Error] = [
@@ -73,6 +82,7 @@ GAS: list[Error] = [
     (-32000, "rpc error: code = Internal desc = out of gas", ""),
     (1, "message execution failed: exit SysErrOutOfGas(7)", ""),
     (-32603, "evm error: OutOfGas", ""),
+    (-32000, "Transaction processing could not be completed due to an exception (Out of gas)", ""),
 ]
 # A quota is used up.
 LIMIT: list[Error] = [
