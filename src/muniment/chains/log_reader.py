@@ -281,14 +281,15 @@ class LogReader:
                 self._held_back = min(_HELD_BACK_MAX, 2 * self._held_back + 1)
                 return self._wait("nodes lack the end of a range, or have other blocks")
             is_few = blocks <= _FEW_BLOCKS
-            large = tuple(dict.fromkeys(each for refusal in refusals for each in refusal.filters)) if is_few else ()
+            refused = {part for refusal in refusals for part in refusal.filters if is_few}
+            large = tuple(each for each in filters if not refused.isdisjoint(each.parts()))
             return LogStep((), first, at_head=blocks == 1, is_too_large=is_few, large=large)
         self._waits_since_s, self._held_back = None, 0
         logs = {log for _, view in views for log in view.logs}
         if len(logs) > LOGS_MAX and blocks > 1:
             for node, _ in views:
                 self._span(node).refused(blocks)
-            return LogStep((), first, is_too_large=True, large=_large(filters, logs))
+            return LogStep((), first, is_too_large=True, large=_large(filters, [view.counts for _, view in views]))
         for node, view in views:
             self._succeed(node, view, blocks)
         seen, given_up = await self._agreed(views)
@@ -427,10 +428,11 @@ def _ordinals(logs: Sequence[ChainLog]) -> dict[ChainLog, int]:
     return ordinals
 
 
-def _large(filters: Sequence[LogFilter], logs: Iterable[ChainLog]) -> tuple[LogFilter, ...]:
-    """The filters that take a share of the logs of a range that is more than that of a filter on average."""
-    counts: dict[LogFilter, int] = {}
-    for each in filters:
-        takes = each.taker()
-        counts[each] = sum(map(takes, logs))
-    return tuple(each for each, count in counts.items() if count * len(counts) >= LOGS_MAX)
+def _large(filters: Sequence[LogFilter], counts: Sequence[Sequence[int]]) -> tuple[LogFilter, ...]:
+    """The filters that take a share of the logs of a range that is more than that of a filter on average.
+
+    `counts` are those of each node, by the parts of the filters.
+    """
+    most = map(max, zip(*counts, strict=True))
+    totals = [sum(next(most) for _ in each.parts()) for each in filters]
+    return tuple(each for each, total in zip(filters, totals, strict=True) if total * len(filters) >= LOGS_MAX)

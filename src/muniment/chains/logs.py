@@ -5,6 +5,7 @@ What is certain is read leniently, and one odd log is passed over: it must not s
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ VALUES_MAX: Final = 1_000
 _GARBAGE_MIN: Final = 10
 # One block cannot be asked for in parts, so its answer may be larger, once it was refused.
 BLOCK_BYTES_MAX: Final = 4 * ANSWER_BYTES_MAX
+# So many entries that are no logs are no accident, whatever else is in the list, which may have millions.
+_MALFORMED_MAX: Final = 1_000
+# More entries are read in a thread: ten thousand take a tenth of a second.
+_READ_AT_ONCE: Final = 500
 # Nodes write zero as 0x0, 0x00 and 0x, and numbers with leading zeros.
 
 _log = structlog.get_logger(__name__)
@@ -182,6 +187,15 @@ def log_in(entry: object) -> ChainLog | None:
     )  # fmt: skip
 
 
+async def read_logs(
+    answer: list[Any], wanted: LogFilter, first: int, last: int, odd: Counter[str]
+) -> list[ChainLog]:  # fmt: skip
+    """As `logs_in`; a long answer keeps nobody waiting."""
+    if len(answer) <= _READ_AT_ONCE:
+        return logs_in(answer, wanted, first, last, odd)
+    return await asyncio.to_thread(logs_in, answer, wanted, first, last, odd)
+
+
 def logs_in(
     answer: list[Any], wanted: LogFilter, first: int, last: int, odd: Counter[str]
 ) -> list[ChainLog]:  # fmt: skip
@@ -197,6 +211,8 @@ def logs_in(
             odd["removed"] += 1
         elif log is None:
             malformed += 1
+            if malformed > _MALFORMED_MAX:
+                raise Unreachable("garbage", "a list with much that is no log")
         elif not first <= log.block_number <= last or not takes(log):
             odd["unasked"] += 1
         else:
@@ -261,7 +277,7 @@ async def read_range(
         return None
     before, entries = answer
     odd = Counter[str]()
-    logs = logs_in(entries, wanted, first, last, odd)
+    logs = await read_logs(entries, wanted, first, last, odd)
     depths = [last - depth for depth in reversed(_MARKS) if last == head and last - depth >= first]
     own = {last: before, **({newest.number: newest.hash} if newest else {})}
     numbers = list(dict.fromkeys((*own, *(log.block_number for log in logs), *depths)))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muniment.chains.logs import ChainLog, ask_logs, block_in, logs_in, may_be_size
+from muniment.chains.logs import ChainLog, ask_logs, block_in, may_be_size, read_logs
 from muniment.chains.nodes import CALLS_MAX
 from muniment.chains.rpc import Call, Failed
 from muniment.outgoing import Unreachable
@@ -23,11 +23,15 @@ _BLOCKS_AT_ONCE: Final = (CALLS_MAX - 1) // 2
 
 
 class RangeView(NamedTuple):
-    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds)."""
+    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds).
+
+    `counts` has the number of logs that were listed for each filter, in the order of the filters.
+    """
 
     last: bytes
     logs: dict[ChainLog, int]
     odd: Counter[str]
+    counts: tuple[int, ...]
 
 
 class Refusal(NamedTuple):
@@ -54,11 +58,13 @@ async def range_view(
         return refusal
     odd, logs = Counter[str](), dict[ChainLog, None]()
     marks: set[bytes | None] = set()
+    counts: list[int] = []
     for each, answer in zip(filters, answers, strict=True):
         assert not isinstance(answer, Unreachable)  # noqa: S101 - see `_refusal`
         marks |= {answer.before, answer.after}
-        if isinstance(answer.logs, list):
-            logs |= dict.fromkeys(logs_in(answer.logs, each, first, last, odd))
+        found = await read_logs(answer.logs, each, first, last, odd) if isinstance(answer.logs, list) else []
+        counts.append(len(found))
+        logs |= dict.fromkeys(found)
     (mark, *others) = marks
     if mark is None or others:
         return None
@@ -67,7 +73,7 @@ async def range_view(
         return None
     canonical = {log: times[log[:2]] for log in logs if log[:2] in times}
     odd["elsewhere"] += len(logs) - len(canonical)
-    return RangeView(mark, canonical, odd)
+    return RangeView(mark, canonical, odd, tuple(counts))
 
 
 async def _answer(question: Awaitable[LogsAnswer]) -> LogsAnswer | Unreachable:

@@ -178,7 +178,8 @@ async def _results(answer: Answer, url: str, count: int) -> list[Any] | Failed:
     if answer.status not in _OF_SERVERS:
         entries: Any = [value] if "result" in _members(value) and count == 1 else value
         if isinstance(entries, list):
-            listed = cast("list[Any]", entries)
+            # A list of eight MiB has millions of entries.
+            listed = cast("list[Any]", entries)[: count + 1]
             if (results := _matched(listed, count, url)) is not None:
                 return results
             # geth answers a batch that is too long with one error, for its first call.
@@ -202,9 +203,11 @@ async def _value(content: bytes) -> Any:
 
 def _matched(entries: list[Any], count: int, url: str) -> list[Any] | None:
     """The results by the ids of the calls; None where the answers are not those to the calls."""
+    if len(entries) != count:
+        return None
     # `true` and 1.0 are equal to 1 in Python, but are not our ids.
     by_id = {number: each for each in map(_members, entries) if type(number := each.get("id")) is int}
-    if len(entries) != count or set(by_id) != set(range(count)):
+    if set(by_id) != set(range(count)):
         return None
     found = [by_id[number] for number in range(count)]
     return [each.get("result") if each.get("error") is None else _failed(each["error"], url) for each in found]

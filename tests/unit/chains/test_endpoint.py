@@ -243,3 +243,13 @@ async def test_a_large_answer_is_parsed_in_a_thread(node: Node, monkeypatch: pyt
     monkeypatch.setattr(rpc, "parse_json", lambda data: (threads.append(threading.current_thread()), parse(data))[1])
     assert len((await node.ask(1))[0]) == 800_002
     assert threads != [threading.main_thread()]
+
+
+@pytest.mark.parametrize("node", [lambda _asked: replied([0] * 100_000)], indirect=True)
+async def test_a_list_that_is_far_too_long_is_not_read_to_its_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    members = vars(rpc)["_members"]
+    monkeypatch.setattr(rpc, "_members", lambda value: read.append(value) or members(value))
+    with pytest.raises(Unreachable, match="not that to the calls"):
+        await node.ask(3)
+    assert len(read) < 20

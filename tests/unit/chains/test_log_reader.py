@@ -66,6 +66,17 @@ async def test_a_node_that_lists_no_logs_at_all_fails(world: ReadingWorld, answe
     assert (read.failing, read.reader.next_block) == ([1], 101)
 
 
+async def test_a_node_that_lists_much_that_is_no_log_fails_whatever_else_it_lists(world: ReadingWorld) -> None:
+    def filled(method: str, _params: object, result: object) -> object:
+        return [*result, *[0] * 2_000] if method == "eth_getLogs" and isinstance(result, list) and result else result
+
+    read = world.reader(world.node(filled))
+    world.chain.add()
+    with pytest.raises(Unreachable):
+        await read.step()
+    assert (read.failing, read.reader.next_block) == ([1], 101)
+
+
 async def test_quantities_with_leading_zeros_are_numbers(world: ReadingWorld) -> None:
     def padded(method: str, _params: object, result: object) -> object:
         if method == "eth_getLogs" and isinstance(result, list):
@@ -239,6 +250,15 @@ async def test_nodes_that_failed_for_long_and_come_back_take_nothing_back(world:
     with pytest.raises(Unreachable):
         await read.step()
     assert read.reader.next_block == 102
+
+
+async def test_a_filter_of_many_contracts_is_named_whole_when_it_is_refused(world: ReadingWorld) -> None:
+    error = {"error": {"code": -32000, "message": "query returned too many results"}}
+    read = world.reader(world.node(lambda method, _params, result: error if method == "eth_getLogs" else result))
+    others = tuple(Address.from_raw(number.to_bytes(20)) for number in range(VALUES_MAX))
+    read.filters = (LogFilter((CONTRACT, *others), ((read.filters[0].topics[0][0],),)),)
+    world.chain.add()
+    assert (await read.step()).large == read.filters
 
 
 async def test_a_second_reader_follows_after_blocks_and_seconds(world: ReadingWorld) -> None:
