@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 from chain import CHAIN_TESTS, encoded, selector
 from muniment.chains.catalogue import NATIVE
 from muniment.chains.gas import measure_gas
+from muniment.chains.nodes import NodeLimits
 from muniment.chains.prices import StaticPrices
 from muniment.chains.rpc import Endpoint
 from muniment.guest.types import Answer, Question
@@ -20,6 +22,7 @@ from muniment.relayer.runner.answers import Answers
 from muniment.relayer.runner.calls import FAILED, TOO_LONG
 from muniment.relayer.runner.pinning import Incomplete, Pins
 from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
+from rpc_proxy import Reply
 
 __all__ = ["chain", "nodal"]
 pytestmark = CHAIN_TESTS
@@ -135,6 +138,42 @@ async def test_a_call_that_a_node_cannot_make_is_no_failure_of_the_contract(noda
     assert node.rests_until_s == 0, "one function's call makes no node rest"
     answers = run(nodal, nodal.pins(failed, nodal.chain.url, nodal.node()))
     assert (await answers(balance_call(token))).data == f"0x{0:064x}"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [(504, {}, b"<html>504 Gateway Time-out</html>"), (524, {}, b"error code: 524"), (503, {}, b"upstream timeout"),
+     (200, {}, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32002,"message":"request timed out"}}')],
+    ids=["504", "524", "503", "one error for all"],
+)  # fmt: skip
+async def test_a_call_that_takes_too_long_for_a_gateway_makes_no_node_rest(nodal: Nodal, reply: Reply) -> None:
+    urls = [nodal.node(), nodal.node()]
+    pins = nodal.pins(*urls)
+    answers = run(nodal, pins)
+    await answers(balance_call(OWNER))
+    for proxy in nodal.proxies:
+        proxy.reply = reply
+    with pytest.raises(Incomplete) as caught:
+        await answers(balance_call(OWNER))
+    assert (caught.value.code, "refused-call" in caught.value.text) == ("no-answer", True)
+    assert [node.rests_until_s for node in pins.nodes[CHAIN_ID].nodes] == [0, 0]
+
+
+async def test_a_node_that_does_not_answer_for_a_block_rests(nodal: Nodal) -> None:
+    may_answer = threading.Event()
+
+    def held(_call: Json, answer: Json) -> Json:
+        may_answer.wait(60)
+        return answer
+
+    pins = nodal.pins(nodal.node(held), nodal.chain.url, nodal.node())
+    nodes = pins.nodes[CHAIN_ID]
+    nodes.limits = NodeLimits(answer_seconds_max=1)
+    try:
+        await pins.pin_number(CHAIN_ID, nodal.newest)
+    finally:
+        may_answer.set()
+    assert [node.rests_until_s > nodal.now_s for node in nodes.nodes] == [True, False, False]
 
 
 async def test_a_node_whose_quota_is_used_up_rests_and_the_others_answer(nodal: Nodal) -> None:

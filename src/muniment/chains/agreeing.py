@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Hashable)
 
 # Failures that the question may have caused: a call that takes long or answers much. The node does not rest for them.
 REFUSED_CALL: Final = "refused-call"
-_OF_THE_QUESTION: Final = frozenset({"timeout", "too-large", REFUSED_CALL})
+_OF_THE_QUESTION: Final = frozenset({"too-large", REFUSED_CALL})
 
 _log = structlog.get_logger(__name__)
 

@@ -65,7 +65,13 @@ async def _returned_by(nodes: Nodes, node: Node, pin: Pin, calls: Sequence[Wante
     except Unreachable as error:
         if error.reason == "too-large":
             return (Returned(failure=TOO_LONG),) * len(calls)
+        if error.reason == "timeout" or error.reason.startswith("http-5"):
+            # A contract that takes long may be the cause, also of what a gateway says. A node that fails for other
+            # questions rests for those.
+            raise Unreachable(REFUSED_CALL, error.told) from None
         raise
+    if isinstance(first, Failed) and any(each is first for each in answers):
+        raise Unreachable(REFUSED_CALL, first.message)  # one error for all
     if isinstance(first, Failed) and takes_no_hash(first.code, first.message):
         raise Unreachable("refused", f"the node does not take the hash of a block (EIP-1898): {first.message}")
     check_given(first)
