@@ -12,7 +12,7 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.nodes import Nodes
 from muniment.operate.watch.limits import WatchLimits
 from muniment.operate.watch.receipts import Receipts
-from muniment.outgoing import Unreachable
+from muniment.outgoing import ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.address import Address
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched
@@ -217,6 +217,27 @@ async def test_a_receipt_that_was_not_stored_is_asked_for_again_before_the_next(
         asking.kept()
     assert sorted(asked(proxy)) == sorted([*named[:2], *named[:2], named[2]])
     assert asking.all_asked
+
+
+async def test_a_receipt_that_is_too_large_keeps_no_other_waiting(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    large, good = mined(chain), mined(chain)
+    for number, each in enumerate((large, good)):
+        await watched.record(intent_body(settler, number, transactionHash=each))
+
+    def change(call: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "more": "0" * ANSWER_BYTES_MAX} if call["params"] == [large] else answer
+
+    with RpcProxy(chain.url, change=change) as proxy:
+        followed = replace(watched.context.chains[CHAIN_ID], rpc_urls=(proxy.url,))
+        nodes = Nodes(watched.context.outgoing, followed, now_s=lambda: 1.0, chance=lambda: 0.5)
+        asking = Receipts(nodes=nodes, settler=settler, database=watched.context.database)
+        for _ in range(2):
+            found = await asking.ask(nodes.nodes[0], int(chain.ask("eth_blockNumber"), 16))
+            assert ["0x" + each.subject.hex() for each in found] == [good]
+            asking.kept()
+        assert asked(proxy).count(large) == 2, "once with the other, once alone"
 
 
 def mined(chain: LocalChain) -> str:

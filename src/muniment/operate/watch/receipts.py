@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, cast
 
+import structlog
+
 from muniment.chains.nodes import Block
 from muniment.chains.rpc import Call, Failed, check_given
 from muniment.operate.watch.limits import WATCH_LIMITS
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from muniment.service.storage.database import Database
 
 _HASH_BYTES: Final = 32
+
+_log = structlog.get_logger(__name__)
 # The pause after a round of claimed successes. They may be many, and their answers hardly change: they are the intents
 # that operators report as succeeded, but that were carried out before the first followed block.
 _CLAIMS_REST_SECONDS: Final = 60.0
@@ -71,6 +75,8 @@ class Receipts:
     database: Database
     limits: WatchLimits = WATCH_LIMITS
     _rounds: list[_Round] = field(default_factory=_rounds)
+    # Transactions whose receipts are too large to read: they are not asked for again.
+    _large: set[bytes] = field(default_factory=set[bytes])
     _under_way: list[tuple[_Round, Transactions]] = field(default_factory=list[tuple[_Round, Transactions]])
 
     @property
@@ -87,7 +93,8 @@ class Receipts:
         settler, count = self.settler.raw, self.limits.intents_per_step
         parts = [await named_transactions(self.database, settler, each.kind, each.after_seq, count) for each in due]
         self._under_way = list(zip(due, parts, strict=True))
-        return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
+        named = dict.fromkeys(name for part in parts for name in part.named if name not in self._large)
+        return await self._outcomes(node, list(named), followed)
 
     def kept(self) -> None:
         """Continue after the transactions of the last `ask`."""
@@ -95,9 +102,24 @@ class Receipts:
             each.go_on(part, self.nodes.now_s())
         self._under_way = []
 
+    async def _answers(self, node: Node, calls: Sequence[Call]) -> list[Any]:
+        """The answers to `calls`; None for one that is too large: whoever made the transaction chose its size."""
+        try:
+            return await self.nodes.ask(node, calls)
+        except Unreachable as error:
+            if error.reason != "too-large":
+                raise
+        half = len(calls) // 2
+        if not half:
+            (name,) = calls[0].params
+            _log.warning("a receipt is too large", chain=self.nodes.chain.id, url=node.number, transaction=name)
+            self._large.add(bytes.fromhex(name[2:]))
+            return [None]
+        return [*await self._answers(node, calls[:half]), *await self._answers(node, calls[half:])]
+
     async def _outcomes(self, node: Node, named: Sequence[bytes], followed: int) -> list[Fact]:
         calls = [Call("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in named]
-        answers = await self.nodes.ask(node, calls)
+        answers = await self._answers(node, calls)
         # One that the node cannot give is asked for again later; a node that gives none has failed.
         if answers and all(isinstance(answer, Failed) for answer in answers):
             check_given(answers[0])
