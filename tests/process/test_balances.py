@@ -237,7 +237,7 @@ async def test_a_node_of_another_chain_is_not_used(tmp_path: Path, chains: Chain
         ((200, {}, b'[{"id":0,"result":"\xff"}]'), "garbage"),
         ((200, {}, b"[" * 100_000), "garbage"),
         ((200, {}, b"[]"), "garbage"),
-        ((200, {}, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}'), "garbage"),
+        ((200, {}, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}'), "refused"),
         ((500, {}, b"{}"), "http-500"),
         ((302, {"location": "http://169.254.169.254/latest/meta-data"}, b""), "http-302"),
         ((200, {}, b" " * (9 * 2**20)), "too-large"),
