@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # The newest runs with intents of a trigger that are compared with a new event.
 _RUNS_COMPARED: Final = 50
+# Blocks of a chain that are remembered to be on it.
+_KNOWN_MAX: Final = 10_000
 # From these on a solver may have sent the intent.
 _SUBMITTED: Final = frozenset({"submitted", "succeeded", "failed"})
 _DISCARDED: Final = "discarded"
@@ -43,6 +45,12 @@ class Forks:
     pins: Pins
     registry: AsyncRegistry
     journal: Journal
+    # By chain, the hashes of blocks that were on it since its last reorganisation.
+    _known: dict[int, dict[bytes, None]] = field(default_factory=dict[int, "dict[bytes, None]"])
+
+    def forget(self, chain_id: int) -> None:
+        """A chain was reorganised: any block may be gone."""
+        self._known.pop(chain_id, None)
 
     async def may_run(self, due: Due) -> bool:
         """Whether the event of a planned run is still on its chain. Raises `Incomplete`."""
@@ -56,6 +64,18 @@ class Forks:
         if event.chain_id not in self.pins.nodes:
             raise Incomplete("no-answer", f"chain {event.chain_id} has no node here")
         return await self.pins.is_canonical(event.chain_id, event.block_hash.raw, at_ms // 1_000)
+
+    async def _is_kept(self, event: EventPayload, at_ms: int) -> bool:
+        """As `is_canonical`, asked once between two reorganisations. Raises `Incomplete`."""
+        known = self._known.setdefault(event.chain_id, {})
+        if event.block_hash.raw in known:
+            return True
+        is_canonical = await self.is_canonical(event, at_ms)
+        if is_canonical and known is self._known.get(event.chain_id):  # not reorganised meanwhile
+            known[event.block_hash.raw] = None
+            while len(known) > _KNOWN_MAX:
+                del known[next(iter(known))]
+        return is_canonical
 
     async def was_submitted(self, due: Due) -> bool:
         """Whether an intent was submitted that a run made for the same event in another block.
@@ -83,7 +103,7 @@ class Forks:
             is_equal = (log.chain_id, log.contract, log.topics, log.data) == (
                 event.chain_id, event.contract, event.topics, event.data
             )  # fmt: skip
-            if is_equal and log.block_hash != event.block_hash and not await self.is_canonical(log, run.timestamp):
+            if is_equal and log.block_hash != event.block_hash and not await self._is_kept(log, run.timestamp):
                 yield run
             count += 1
             if count >= _RUNS_COMPARED:
@@ -103,16 +123,15 @@ class Forks:
                 return True
         return False
 
-    async def take_back(self, chain_id: int, since_ms: int, now_ms: int) -> None:
+    async def take_back(self, chain_id: int, first_block: int, now_ms: int) -> None:
         """Say of each published run of this chain whose block is gone that it is orphaned; one may have come back.
 
-        Runs before `since_ms` stay as they are.
+        Runs of blocks before `first_block` stay as they are. Raises `Incomplete`, and the errors of the client; then
+        the next call goes on where this one failed.
         """
-        for entry in self.journal.published_events(since_ms):
+        for entry in self.journal.published_events(chain_id, first_block):
             event = event_of(entry.payload)
-            if event.chain_id != chain_id:
-                continue
-            is_gone = not await self.is_canonical(event, entry.timestamp_ms)
+            is_gone = not await self._is_kept(event, entry.timestamp_ms)
             if is_gone and entry.result != ORPHANED:
                 await self._orphan(entry, event)
             elif not is_gone and entry.result == ORPHANED:

@@ -14,7 +14,7 @@ from muniment.chains.nodes import Heads
 from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.events.chain import ChainEvents
 from muniment.relayer.events.forks import Forks
-from muniment.relayer.events.lanes import LATE, Allowance, ChainPlace, Lane, Lanes
+from muniment.relayer.events.lanes import LATE, REORGANISED_MAX, Allowance, ChainPlace, Lane, Lanes
 from muniment.relayer.events.planning import EventPlanner
 from muniment.relayer.events.shapes import Waiting
 
@@ -95,20 +95,20 @@ class EventRuns:
         if not lanes.interests.waiting:
             return True
         await self._begin(lanes, now_ms)
-        if chain_id in self._forked:
-            await self.forks.take_back(chain_id, now_ms - self.settings.event_window_max_ms, now_ms)
-            self._forked.discard(chain_id)
         await self._step(lanes, lanes.quiet, now_ms)
-        return lanes.quiet.at_head and chain_id not in self._forked
+        return lanes.quiet.at_head
 
     async def step_others(self, chain_id: int, now_ms: int) -> bool:
         """Read a range in each other lane, and by the second cursor; whether all have reached the head.
+
+        First comes what a reorganisation changes for published runs: reading does not wait for it.
 
         Raises `Incomplete`, and the errors of the client.
         """
         lanes = self._lanes_of(chain_id)
         if not lanes.interests.waiting or not lanes.is_begun:
             return True
+        await self._take_back(lanes, now_ms)
         lanes.forget_gone(now_ms)
         for lane in [*lanes.own.values(), lanes.late]:
             await self._step(lanes, lane, now_ms)
@@ -117,6 +117,17 @@ class EventRuns:
     async def is_canonical(self, event: EventPayload, at_ms: int) -> bool:
         """See `Forks`."""
         return await self.forks.is_canonical(event, at_ms)
+
+    async def _take_back(self, lanes: Lanes, now_ms: int) -> None:
+        chain_id = lanes.chain_id
+        if chain_id not in self._forked:
+            return
+        self._forked.discard(chain_id)  # another reorganisation may come meanwhile
+        try:
+            await self.forks.take_back(chain_id, (lanes.quiet.events.reader.next_block or 0) - REORGANISED_MAX, now_ms)
+        except BaseException:
+            self._forked.add(chain_id)
+            raise
 
     async def _step(self, lanes: Lanes, lane: Lane, now_ms: int) -> None:
         reader, shapes = lane.events.reader, lanes.shapes(lane)
@@ -128,6 +139,7 @@ class EventRuns:
         if step.gone_back_to is not None:
             _log.warning("reorganisation", chain=lanes.chain_id, from_block=step.gone_back_to)
             self._forked.add(lanes.chain_id)
+            self.forks.forget(lanes.chain_id)
         try:
             count = await self.planner.plan(self._tracked(step.found), now_ms, is_new=lane is lanes.late)
         except Exception:  # such as a full disk

@@ -270,11 +270,12 @@ class Journal:
             "WHERE r.state = 0 AND r.kind = 1 AND r.until_ms < ? ORDER BY r.until_ms LIMIT ?", now_ms, count
         )
 
-    def published_events(self, since_ms: int) -> list[Entry]:
-        """The published runs of events that are not older than this."""
+    def published_events(self, chain_id: int, first_block: int) -> list[Entry]:
+        """The published runs of the events of a chain from a block on; also those that another format left no block."""
         return self._entries(
-            "WHERE e.event IS NOT NULL AND r.state = 2 AND r.kind = 1 AND r.timestamp_ms >= ?", since_ms
-        )
+            "WHERE e.event IS NOT NULL AND r.state = 2 AND r.kind = 1 AND e.chain = ? "
+            "AND (e.block >= ? OR e.block = 0)", chain_id, first_block,
+        )  # fmt: skip
 
     def mark(self, entry: Entry, result: str) -> None:
         """Replace the result of a run."""
