@@ -6,7 +6,7 @@ import pytest
 
 from chain import CHAIN_TESTS
 from muniment.relayer.runner.pinning import QUIET_SECONDS, Incomplete, Pin
-from pinned_world import CHAIN_ID, Nodal, chain, nodal
+from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
 
 __all__ = ["chain", "nodal"]
 pytestmark = CHAIN_TESTS
@@ -109,6 +109,21 @@ async def test_a_node_that_lags_does_not_say_that_a_block_is_gone(nodal: Nodal) 
     base = nodal.newest_s
     (block,) = nodal.mine(base + 10)
     pins = nodal.pins(nodal.lagging(nodal.newest - 1))
+    with pytest.raises(Incomplete) as caught:
+        await pins.is_canonical(CHAIN_ID, pin_of(block).hash, base + 10)
+    assert caught.value.code == "no-block"
+
+
+async def test_a_node_that_lags_within_a_question_does_not_say_that_a_block_is_gone(nodal: Nodal) -> None:
+    base = nodal.newest_s
+    (block,) = nodal.mine(base + 10)
+
+    def change(call: Json, answer: Json) -> Json:
+        """Behind the URL is another node that lacks the block, which gets the second request."""
+        is_second = call["method"] == "eth_getBlockByNumber" and call["params"][0] != "latest"
+        return {**answer, "result": None} if is_second else answer
+
+    pins = nodal.pins(nodal.node(change))
     with pytest.raises(Incomplete) as caught:
         await pins.is_canonical(CHAIN_ID, pin_of(block).hash, base + 10)
     assert caught.value.code == "no-block"

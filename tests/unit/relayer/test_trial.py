@@ -10,6 +10,7 @@ import pytest
 from builders import cron, event, once
 from each_row import each_row
 from muniment.chains.nodes import Node
+from muniment.chains.rpc import Failed
 from muniment.guest.types import GuestIntent, GuestRun
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
@@ -88,6 +89,18 @@ async def test_a_receipt_without_a_list_of_logs_is_no_answer(logs: object) -> No
     asked = EventAsked(8453, Bytes32.parse("0x" + "05" * 32), 0)
     with pytest.raises(Incomplete, match="without a list of logs"):
         await trials._occurrence(Pins(nodes=nodes, now_ms=lambda: NOON), asked)
+
+
+async def test_an_error_of_a_node_does_not_say_that_there_is_no_receipt() -> None:
+    async def ask(node: Node, _: list[Any]) -> list[Any]:
+        return [Failed(-32_000, f"node {node.number} is ill")]
+
+    nodes = cast("Any", {8453: SimpleNamespace(nodes=[Node(n, "http://node") for n in (1, 2)], ask=ask)})
+    trials = Trials(sandbox=cast("Any", None), chains={}, nodes=nodes, now_ms=lambda: NOON, engine=Engine("tests"))
+    with pytest.raises(Incomplete, match=r"no node of chain 8453 answers .*node 2 is ill"):
+        await trials._occurrence(
+            Pins(nodes=nodes, now_ms=lambda: NOON), EventAsked(8453, Bytes32.parse("0x" + "05" * 32), 0)
+        )
 
 
 def test_inputs_that_no_trigger_can_have_are_named() -> None:

@@ -204,8 +204,8 @@ async def agreed_answer(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]]
 async def _canonical(nodes: Nodes, node: Node, block_hash: bytes, time_s: int) -> Pin | None:
     """The block with a hash; its number is -1 if the node's chain does not have it. Raises `Unreachable`.
 
-    None: the node lacks it, and may lag: its head is not later than `time_s`. One URL may lead to nodes of which some
-    lag.
+    None: the node lacks it, and may lag: its head is not later than `time_s`, or it lacks the block by its number. One
+    URL may lead to nodes of which some lag, also within one question.
     """
     elsewhere = Pin(nodes.chain.id, -1, block_hash, 0)
     asked = [
@@ -220,7 +220,9 @@ async def _canonical(nodes: Nodes, node: Node, block_hash: bytes, time_s: int) -
     if number is None:
         raise Unreachable("garbage", "no block")
     (found,) = await _blocks(nodes, node, [number])
-    return Pin(nodes.chain.id, *found) if found is not None and found.hash == block_hash else elsewhere
+    if found is None:
+        return None
+    return Pin(nodes.chain.id, *found) if found.hash == block_hash else elsewhere
 
 
 async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains.logs import content_of
-from muniment.chains.rpc import Call
+from muniment.chains.rpc import Call, check_given
 from muniment.outgoing import Unreachable
 from muniment.protocol.errors import Invalid, InvalidRun
 from muniment.protocol.evm.address import Address
@@ -137,8 +137,9 @@ class Trials:
         for node in nodes.nodes:
             try:
                 (answer,) = await nodes.ask(node, [call])
+                check_given(answer)
             except Unreachable as error:
-                reason = error.reason
+                reason = error.told
             else:
                 return answer
         raise Incomplete("no-answer", f"no node of chain {chain_id} answers ({reason})")
