@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from chain import SECONDS_MAX
-from made_up_chain import BEGAN_S, CHAIN_ID, Json, MadeUpChain, MadeUpNode
+from made_up_chain import BEGAN_S, CHAIN_ID, Change, Json, MadeUpChain, MadeUpNode
 from muniment.chains.catalogue import Chain
 from muniment.outgoing import Outgoing
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.events.lanes import show_places
 from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.figures import Figures
 from muniment.relayer.journal.entries import Ownership, State
@@ -68,7 +69,7 @@ class Heard:
 
 @dataclass
 class EventWorld:
-    """A relayer's reading of a chain with one node. The clock of nodes stands still unless a test moves it."""
+    """A relayer's reading of a chain, first with one node. The clock of nodes stands still unless a test moves it."""
 
     outgoing: Outgoing
     journal: Journal
@@ -79,6 +80,7 @@ class EventWorld:
     now_s: float = 1_000.0
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     node: MadeUpNode = field(init=False)
+    second_nodes: list[MadeUpNode] = field(default_factory=list[MadeUpNode])
 
     def __post_init__(self) -> None:
         self.node = MadeUpNode(self.chain)
@@ -88,9 +90,25 @@ class EventWorld:
     def now_ms(self) -> int:
         return 1_000 * (BEGAN_S + self.chain.head)
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return (self.node.url, *(each.url for each in self.second_nodes))
+
+    def add_node(self, change: Change) -> MadeUpNode:
+        """Start anew with a further node."""
+        node = MadeUpNode(self.chain, change)
+        node.__enter__()
+        self.second_nodes.append(node)
+        self.events = self.started()
+        return node
+
+    def metrics(self) -> str:
+        show_places(self.figures, self.events.places())
+        return self.figures.text()
+
     def started(self) -> EventRuns:
         """A process that begins to read the events."""
-        chain = Chain(CHAIN_ID, "Made up", rpc_urls=(self.node.url,), confirmations=0)
+        chain = Chain(CHAIN_ID, "Made up", rpc_urls=self.urls, confirmations=0)
         nodes = nodes_of(self.outgoing, [chain], now_s=lambda: self.now_s, chance=lambda: 1.0)
         following: Any = SimpleNamespace(
             tracked=self.tracked,
@@ -163,3 +181,5 @@ async def events() -> AsyncIterator[EventWorld]:
             made = EventWorld(outgoing, journal)
             with made.node:
                 yield made
+            for node in made.second_nodes:
+                node.__exit__()

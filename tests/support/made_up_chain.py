@@ -129,6 +129,36 @@ class MadeUpNode(RpcProxy):
         return sum(call["method"] == method for calls in self.requests for call in calls)
 
 
+def invents(count: int = 1, *, has_receipts: bool = False) -> Change:
+    """Beside each true log there are others, which a receipt has only with `has_receipts`."""
+    receipts: dict[str, Json] = {}
+
+    def change(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            made = [
+                {**log, "transactionHash": hash_of(f"invented {log['blockNumber']} {place}")}
+                for log in result for place in range(count)
+            ]  # fmt: skip
+            receipts.update({log["transactionHash"]: {"blockHash": log["blockHash"], "logs": [log]} for log in made})
+            return [*result, *made]
+        if method == "eth_getTransactionReceipt" and has_receipts:
+            return receipts.get(params[0], result)
+        return result
+
+    return change
+
+
+def omits(*, in_receipts: bool = False) -> Change:
+    def change(method: str, _params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            return []
+        if method == "eth_getTransactionReceipt" and in_receipts and result:
+            return {**result, "logs": []}
+        return result
+
+    return change
+
+
 @dataclass
 class ReadingWorld:
     """A chain, and readers of it. The clock stands still unless a test moves it."""

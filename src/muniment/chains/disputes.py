@@ -6,6 +6,7 @@ No single node decides: a log that a node invents makes no run, and one that a n
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -31,6 +32,8 @@ _OPEN_MAX: Final = 8
 _PAUSE_S: Final = 5.0
 _PAUSE_S_MAX: Final = 300.0
 AGE_MS_MAX: Final = 86_400_000
+# A line of the log says that nodes differ, at most so often: one that lies does so in each block.
+_SAID_S: Final = 60.0
 
 _log = structlog.get_logger(__name__)
 
@@ -87,12 +90,17 @@ class Settlement(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Disputes:
-    """The disputed logs of one chain, for all its readers. `age_ms_max` is how long they are asked for."""
+    """The disputed logs of one chain, for all its readers. `age_ms_max` is how long they are asked for.
+
+    `failures` counts all failures of nodes that readers have met, by their reason.
+    """
 
     nodes: Nodes
     now_ms: Callable[[], int]
     age_ms_max: int = AGE_MS_MAX
     given_up: int = field(default=0, init=False)
+    failures: Counter[str] = field(default_factory=Counter[str], init=False)
+    _said_s: float | None = field(default=None, init=False)
     _disputes: dict[ChainLog, Dispute] = field(default_factory=dict["ChainLog", Dispute], init=False)
 
     @property
@@ -124,6 +132,13 @@ class Disputes:
                 self._disputes.setdefault(dispute.log, dispute)
             else:
                 given_up.append(dispute)
+        if disputes and (self._said_s is None or now_s - self._said_s >= _SAID_S):
+            self._said_s, newest = now_s, disputes[-1]
+            _log.warning(
+                "nodes differ: a log that one of them lists alone waits", chain=self.nodes.chain.id,
+                disputed=self.count, url=newest.lister.number, other=newest.other.number,
+                block=newest.log.block_number, transaction="0x" + newest.log.transaction_hash.hex(),
+            )  # fmt: skip
         return self._give_up(given_up)
 
     async def settle(self, disputes: Sequence[Dispute]) -> Settlement:
@@ -211,6 +226,7 @@ class Disputes:
 
     def _fail(self, node: Node, reason: str, dispute: Dispute) -> None:
         self.nodes.failed(node, reason)
+        self.failures[reason] += 1
         _log.warning(
             f"node failed: it {reason} a log", chain=self.nodes.chain.id, url=node.number, reason=reason,
             block=dispute.log.block_number, transaction="0x" + dispute.log.transaction_hash.hex(),

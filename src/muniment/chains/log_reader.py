@@ -101,7 +101,6 @@ class LogReader:
     disputes: InitVar[Disputes | None] = None
     heads: InitVar[Heads | None] = None
     head_block: int | None = field(default=None, init=False)
-    failures: Counter[str] = field(default_factory=Counter[str], init=False)
     odd_logs: Counter[str] = field(default_factory=Counter[str], init=False)
     _disputes: Disputes = field(init=False)
     _heads: Heads = field(init=False)
@@ -196,7 +195,7 @@ class LogReader:
 
     def _fail(self, node: Node, error: Unreachable) -> None:
         self.nodes.failed(node, error.reason)
-        self.failures[error.reason] += 1
+        self._disputes.failures[error.reason] += 1
         _log.warning("node failed", chain=self.nodes.chain.id, url=node.number, reason=error.reason, text=str(error))
 
     async def _apart(self, looks: dict[Node, Look], newest: Block | None) -> LogStep:

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from chain import SECONDS_MAX
-from made_up_chain import BEGAN_S, Change, Json, MadeUpChain, MadeUpNode, Read, ReadingWorld, hash_of, world
+from made_up_chain import (
+    BEGAN_S,
+    Change,
+    Json,
+    MadeUpChain,
+    MadeUpNode,
+    Read,
+    ReadingWorld,
+    hash_of,
+    invents,
+    omits,
+    world,
+)
 from muniment.chains import log_reader
 from muniment.chains.disputes import DISPUTES_MAX
 from muniment.outgoing import Unreachable
@@ -17,36 +29,6 @@ from muniment.outgoing import Unreachable
 __all__ = ["world"]
 
 MINUTE_S = 60
-
-
-def invents(count: int = 1, *, has_receipts: bool = False) -> Change:
-    """Beside each true log there are others, which a receipt has only with `has_receipts`."""
-    receipts: dict[str, Json] = {}
-
-    def change(method: str, params: list[Any], result: Any) -> Any:
-        if method == "eth_getLogs":
-            made = [
-                {**log, "transactionHash": hash_of(f"invented {log['blockNumber']} {place}")}
-                for log in result for place in range(count)
-            ]  # fmt: skip
-            receipts.update({log["transactionHash"]: {"blockHash": log["blockHash"], "logs": [log]} for log in made})
-            return [*result, *made]
-        if method == "eth_getTransactionReceipt" and has_receipts:
-            return receipts.get(params[0], result)
-        return result
-
-    return change
-
-
-def omits(*, in_receipts: bool = False) -> Change:
-    def change(method: str, _params: list[Any], result: Any) -> Any:
-        if method == "eth_getLogs":
-            return []
-        if method == "eth_getTransactionReceipt" and in_receipts and result:
-            return {**result, "logs": []}
-        return result
-
-    return change
 
 
 def refuses(message: str = "no") -> Change:

@@ -178,8 +178,7 @@ class Lanes:
             self.chain_id, self.quiet.events.reader.head_block,
             {lane.name: lane.events.reader.next_block or 0 for lane in lanes},
             {lane.name: max(0, now_ms - (lane.at_head_ms or self.began_ms)) / 1_000 for lane in lanes},
-            self.disputes.count, len(self.too_busy),
-            sum((lane.events.reader.failures for lane in lanes), Counter[str]()),
+            self.disputes.count, len(self.too_busy), self.disputes.failures,
         )  # fmt: skip
 
     def shapes(self, lane: Lane) -> list[Shape]:
@@ -189,7 +188,8 @@ class Lanes:
         return [shape for shape, own in self.own.items() if own is lane]
 
     def keep_place(self, lane: Lane, block: int) -> None:
-        """Remember the next block of a lane."""
+        """Remember the next block of a lane, or the first with a disputed log: those are read again after a restart."""
+        block = min(block, block if (oldest := self.disputes.oldest_block) is None else oldest)
         name = place_name(self.chain_id, lane.name)
         if self.journal.fact(name) != str(block):
             self.journal.keep_fact(name, str(block))

@@ -1,0 +1,108 @@
+"""Events of a chain whose nodes differ: what is said of it, what runs meanwhile, and what a restart reads again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from event_world import EventWorld, contract, events
+from made_up_chain import CHAIN_ID, Change, invents, omits
+from muniment.relayer.events.lanes import place_name
+
+__all__ = ["events"]
+
+HOUR_S = 3_600
+OTHER = 2
+
+
+async def to_head(world: EventWorld, seconds: int = 0) -> None:
+    """Read up to the head, so many seconds later: a node that failed has rested by then."""
+    world.now_s += seconds
+    await world.to_head()
+
+
+def hides(method: str, _params: list[Any], result: Any) -> Any:
+    """What a node answers that leaves out the logs of a contract, also in receipts."""
+    if method == "eth_getLogs":
+        return [log for log in result if log["address"] != contract(OTHER).lower()]
+    if method == "eth_getTransactionReceipt" and result["logs"][0]["address"] == contract(OTHER).lower():
+        return {**result, "logs": []}
+    return result
+
+
+@pytest.mark.parametrize(("change", "lister", "others"), [(invents(has_receipts=True), 2, 3), (hides, 1, 0)])
+async def test_of_two_nodes_one_that_differs_with_receipts_is_said_and_stops_no_event(
+    events: EventWorld, change: Change, lister: int, others: int
+) -> None:
+    events.add_node(change)
+    honest, other = (events.sign(at, signer=at, at=at) for at in (1, OTHER))
+    await to_head(events)
+    with capture_logs() as lines:
+        for _ in range(3):
+            events.log(OTHER)
+            await to_head(events, 4)
+            events.log(1)
+            await to_head(events, 4)
+    assert (events.planned()[honest], events.planned()[other]) == (3, others)
+    disputed = 6 if others else 3
+    assert f'muniment_relayer_disputed_logs{{chain="8453"}} {disputed}\n' in events.metrics()
+    (said,) = [line for line in lines if "nodes differ" in line["event"]]
+    assert (said["chain"], said["url"], said["other"], said["disputed"]) == (CHAIN_ID, lister, 3 - lister, 1)
+    with capture_logs() as lines:
+        events.log(OTHER)
+        await to_head(events, 60)
+    assert [line["disputed"] for line in lines if "nodes differ" in line["event"]] == [disputed + 1]
+
+
+@pytest.mark.parametrize(("kind", "change"), [("invents", invents()), ("omits", omits())])
+async def test_a_node_that_is_proved_wrong_is_counted_by_what_it_did(
+    events: EventWorld, kind: str, change: Change
+) -> None:
+    events.add_node(change)
+    sig = events.sign(1, signer=1, at=1)
+    await to_head(events)
+    with capture_logs() as lines:
+        for count in (1, 2):
+            events.log(1)
+            await to_head(events, 61)
+            assert f'muniment_relayer_node_failures{{chain="8453",kind="{kind}"}} {count}\n' in events.metrics()
+    assert [(line["reason"], line["url"]) for line in lines if "failed" in line["event"]] == [(kind, 2)] * 2
+    assert events.planned() == {sig: 2}
+    assert 'disputed_logs{chain="8453"} 0\n' in events.metrics()
+
+
+async def test_a_disputed_log_is_read_again_after_a_restart(events: EventWorld) -> None:
+    node = events.add_node(omits(in_receipts=True))
+    sig = events.sign(1, signer=1, at=1)
+    await to_head(events)
+    events.log(1)
+    block = events.chain.head
+    await to_head(events)
+    events.chain.head += 1_000  # more than any restart reads again
+    await to_head(events)
+    assert events.journal.fact(place_name(CHAIN_ID, "quiet")) == str(block)
+    assert not events.planned()
+    node.change = lambda _method, _params, result: result
+    events.events = events.started()
+    await to_head(events)
+    assert events.planned() == {sig: 1}
+    assert events.journal.fact(place_name(CHAIN_ID, "quiet")) == str(events.chain.head + 1)
+
+
+async def test_a_restart_reads_no_disputed_log_that_is_older_than_the_window(events: EventWorld) -> None:
+    events.settings = {"event_window_max_ms": 1_000 * HOUR_S}
+    node = events.add_node(omits(in_receipts=True))
+    events.sign(1, signer=1, at=1)
+    await to_head(events)
+    events.log(1)
+    await to_head(events)
+    node.change = lambda _method, _params, result: result
+    events.chain.head += HOUR_S + 10
+    events.events = events.started()
+    events.node.requests.clear()
+    await to_head(events)
+    first = min(int(each["fromBlock"], 16) for each in events.asked())
+    assert first >= events.chain.head - HOUR_S - 1
+    assert not events.planned()
