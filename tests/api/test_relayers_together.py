@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from relayer_world import ENGINE, MINUTE, TICK, Heard, Silent, World, intents, world
@@ -12,12 +14,14 @@ from relayer_world import ENGINE, MINUTE, TICK, Heard, Silent, World, intents, w
 from builders import cron, event
 from conftest import NOW_MS
 from muniment.protocol.evm.signature import Signature
+from muniment.relayer.events.forks import event_of
 from muniment.relayer.journal.entries import State
 from muniment.relayer.lives.following import Following
 from muniment.relayer.outbox.publication import Publication
 from muniment.relayer.runner.content import Content
 from muniment.relayer.runner.notes import skipped
-from muniment.relayer.schedule.due import Due
+from muniment.relayer.runner.pinning import Incomplete
+from muniment.relayer.schedule.due import Due, Occurrence
 from runs_world import event_body, relayer, run_body, stopped as stopped_body, with_intents
 
 __all__ = ["world"]
@@ -57,6 +61,34 @@ async def test_a_note_about_a_block_that_is_gone_takes_back_no_run_of_another_re
         assert await made.once()
     (run,) = await world.get("/executions", triggerSig=sig)
     assert (run["hash"], run["status"]) == (verdict["hash"], "valid")
+
+
+async def test_nodes_that_differ_about_the_block_of_a_note_that_says_so_hold_up_nothing(world: World) -> None:
+    config = event()
+    sig = await world.sign(config=config)
+    world.at(TICK)
+
+    async def is_canonical(*_: object) -> bool:
+        raise Incomplete("nodes-differ", "nodes differ about the block")
+
+    async with world.relayer() as made:
+        body = event_body({"sig": sig, "config": config}, timestamp=TICK)
+        due = Due(Signature.parse(sig), 1, bytes.fromhex(body["triggerData"][2:]), TICK, TICK + MINUTE)
+        log = event_of(due.payload)
+        due = due._replace(event=Occurrence(log, 7, TICK // 1_000, log.block_hash, 0))
+        assert isinstance(made.outbox.publishing, Publication)
+        made.outbox.publishing = replace(made.outbox.publishing, is_canonical=is_canonical)
+        pins: Any = SimpleNamespace(nodes={log.chain_id: None}, is_canonical=is_canonical)
+        forks = replace(made.events.forks, pins=pins)
+        await made.following.begin()
+        made.ledger.tell(due, "nodes-differ", "nodes did not agree", TICK)
+        assert await made.outbox.publish_left()
+        await forks.take_back(log.chain_id, 0, TICK)
+        (entry,) = made.journal.published_events(0)
+        made.journal.mark(entry, "intents")
+        with pytest.raises(Incomplete):
+            await forks.take_back(log.chain_id, 0, TICK)
+    assert await world.runs(sig) == [("missed", TICK)]
 
 
 class SlowToRead(Following):

@@ -129,13 +129,21 @@ class Forks:
         Runs of blocks before `first_block` stay as they are. Raises `Incomplete`, and the errors of the client; then
         the next call goes on where this one failed.
         """
+        failure: Incomplete | None = None
         for entry in self.journal.published_events(chain_id, first_block):
             event = event_of(entry.payload)
-            is_gone = not await self._is_kept(event, entry.timestamp_ms)
+            try:
+                is_gone = not await self._is_kept(event, entry.timestamp_ms)
+            except Incomplete as error:  # of a log on which nodes differed, they may differ for ever
+                if entry.result != "missed" or error.code != "nodes-differ":
+                    failure = error
+                continue
             if is_gone and entry.result != ORPHANED:
                 await self._orphan(entry, event)
             elif not is_gone and entry.result == ORPHANED:
                 await self._restore(entry, now_ms)
+        if failure is not None:
+            raise failure
 
     async def _orphan(self, entry: Entry, event: EventPayload) -> None:
         hash_ = "0x" + entry.hash.hex()

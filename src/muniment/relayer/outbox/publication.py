@@ -66,6 +66,8 @@ class Publication:
         new, intents = Content.read(entry.body)
         payload = read_payload(entry.kind, entry.payload)
         event = payload if isinstance(payload, EventPayload) else None
+        if new.reason is not None and new.reason.code == "nodes-differ":
+            event = None  # nodes may differ about its block too, for ever
         if event is not None and not await self.is_canonical(event, entry.timestamp_ms):
             return await self._publish_orphan(new, event)
         run = await self._record(new)
