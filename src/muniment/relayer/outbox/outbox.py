@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from muniment.protocol.runs.reasons import is_verdict
 from muniment.relayer.journal.entries import ORPHANED, State
 from muniment.relayer.lives.following import FAILURES
 from muniment.relayer.runner.pinning import Incomplete
@@ -84,8 +85,11 @@ class Outbox:
         if published.run is None:
             self.figures.add("failures_total", "refused")
             return
-        # A note may be answered with the verdict of another relayer.
-        if published.run.hash.raw == entry.hash and len(published.run.records) == 1:
+        code = published.run.reason.code if published.run.reason else None
+        # A note may be answered with the verdict of another relayer, or with an earlier note of this one.
+        if published.run.hash.raw != entry.hash and is_verdict(published.run.result, code):
+            self._learn_address(self.caps.relayer or "")
+        elif len(published.run.records) == 1:
             self._learn_address(published.run.records[0].relayer)
         withheld = {"withheld": published.withheld} if published.withheld else {}
         _log.info(

@@ -38,8 +38,9 @@ class Caps:
     """Counts of the present day. What the registry has is counted first, so a new machine does not begin at zero.
 
     `relayer` is the address under which the registry lists this relayer's runs; None until it recorded one. Until then
-    the runs of all relayers count, and after that its own alone: others must not use up its cap. `signer_of` knows the
-    signers of the triggers that are served.
+    the runs of all relayers count, and after that its own alone: others must not use up its cap. It is empty when the
+    registry had a verdict of another in place of its first note, so that no note can tell the address: then what is
+    made here counts. `signer_of` knows the signers of the triggers that are served.
     """
 
     registry: AsyncRegistry
@@ -64,7 +65,7 @@ class Caps:
         most = plan.most_runs(self._day * _DAY_MS - APART_MS_MAX, now_ms)
         if (most is None or most > runs_max) and await self._runs_of(plan.sig) >= runs_max:
             return "run-cap"
-        if self._asks_intents and self.relayer is not None:
+        if self._asks_intents and self.relayer:
             day, found = self._day, await self._count_intents(self.relayer)
             if day == self._day:  # it may be past midnight
                 for sig, count in found.items():
@@ -106,7 +107,7 @@ class Caps:
 
     async def _runs_of(self, sig: Signature) -> int:
         """The runs of a trigger today."""
-        if not self._asks_runs:
+        if not self._asks_runs or self.relayer == "":
             return self._runs.get(sig, 0)
         counted = self._counted.get(sig)
         if counted is None or counted.relayer != self.relayer:
