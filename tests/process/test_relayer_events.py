@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import httpx2
 import pytest
 
 from answers import ok
-from builders import TriggerDraft, deploy, event, register
+from builders import TriggerDraft, Wallet, deploy, event, register
 from chain import CHAIN_TESTS, SECONDS_MAX, encoded, selector
 from chain_relayer import ENGINE, ChainRelayer
 from conftest import Clock
 from intent_bodies import operations_body
+from muniment.health import health_endpoint
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -26,11 +29,12 @@ from muniment.protocol.intents.types import AnyNewIntent
 from muniment.protocol.runs.payloads import EventPayload, read_payload
 from muniment.protocol.runs.types import NewRun, NewRunOutput
 from muniment.protocol.triggers.types import Trigger
+from muniment.relayer import loop
 from muniment.relayer.runner.results import Made, NotYet
 from muniment.relayer.schedule.due import Due
 from muniment.service.app import Application
 from operator_client import FAR_DEADLINE, SETTLER, operator_key
-from pinned_world import CHAIN_ID, Nodal, chain, nodal
+from pinned_world import CHAIN_ID, Json, Nodal, chain, nodal
 from without_server import InProcess
 
 __all__ = ["chain", "nodal"]
@@ -82,15 +86,26 @@ class World:
     path: Path
     feed: Address
     sig: Signature
+    cid: str
     echo: Echo = field(default_factory=Echo)
+
+    def relayer(self, *urls: str, name: str = "relayer", key: str = "") -> ChainRelayer:
+        return ChainRelayer(
+            nodal=self.nodal, plain=self.plain, clock=self.clock, key=key or self.key, path=self.path / f"{name}.db",
+            running=lambda _following, _pins: self.echo, urls=urls,
+        )  # fmt: skip
 
     async def step(self, confirmations: int = 0) -> bool:
         """One step of a relayer that was started anew, at the time of the newest block."""
-        relayer = ChainRelayer(
-            nodal=self.nodal, plain=self.plain, clock=self.clock, key=self.key, path=self.path,
-            running=lambda _following, _pins: self.echo,
-        )  # fmt: skip
-        return await relayer.step(confirmations)
+        return await self.relayer().step(confirmations)
+
+    async def submit(self, run: dict[str, Any]) -> None:
+        """Say that a solver has sent the intent of a run."""
+        (output,) = run["outputs"]
+        for status in ("enqueued", "submitted"):
+            change = {"status": status, **({"transactionHash": "0x" + "ab" * 32} if status == "submitted" else {})}
+            url, headers = f"/intents/{output['hash']}/status", {"x-operator-key": self.key}
+            ok(await self.client.post(url, json=change, headers=headers))
 
     def update(self, answer: int) -> None:
         """Update the feed. The price of gas is fixed, so that the same transaction can be in another block."""
@@ -154,7 +169,7 @@ async def world(
     transport = InProcess(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as plain:
         key = await operator_key(app.context)
-        yield World(nodal, client, plain, clock, key, tmp_path / "relayer.db", feed, sig)
+        yield World(nodal, client, plain, clock, key, tmp_path, feed, sig, cid)
 
 
 async def test_each_event_runs_once(world: World) -> None:
@@ -219,14 +234,7 @@ async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_su
     assert await world.step()
     (first,) = await world.runs()
     later_s = world.nodal.newest_s + 7
-    (output,) = first["outputs"]
-    for status in ("enqueued", "submitted"):
-        change = {"status": status, **({"transactionHash": "0x" + "ab" * 32} if status == "submitted" else {})}
-        ok(
-            await world.client.post(
-                f"/intents/{output['hash']}/status", json=change, headers={"x-operator-key": world.key}
-            )
-        )
+    await world.submit(first)
     world.nodal.chain.ask("evm_revert", snapshot)
     world.nodal.chain.ask("evm_setNextBlockTimestamp", later_s)
     world.update(7)  # the same transaction, in another block
@@ -236,6 +244,131 @@ async def test_an_event_in_another_block_is_not_run_again_once_its_intent_was_su
     assert sorted(each["result"] for each in await world.runs()) == ["intents", "skipped"]
     (note,) = [each for each in await world.runs() if each["result"] == "skipped"]
     assert note["reason"]["code"] == "other-block"
+
+
+async def test_an_event_that_another_relayer_ran_in_a_block_that_is_gone_is_the_same_event(
+    world: World, app: Application
+) -> None:
+    other = world.relayer(name="other", key=await operator_key(app.context, "other"))
+    for relayer in (world, other):
+        assert await relayer.step()
+    snapshot = world.nodal.chain.ask("evm_snapshot")
+    world.update(7)
+    assert await world.step()
+    (first,) = await world.runs()
+    later_s = world.nodal.newest_s + 7
+    await world.submit(first)
+    world.nodal.chain.ask("evm_revert", snapshot)
+    world.nodal.chain.ask("evm_setNextBlockTimestamp", later_s)
+    world.update(7)
+    world.update(8)
+    for _ in range(2):
+        await other.step()
+    assert sorted(world.echo.ran) == [7, 8]  # the other relayer has never seen the block that is gone
+    notes = [each["reason"]["code"] for each in await world.runs() if each["result"] == "skipped"]
+    assert notes == ["other-block"]
+
+
+async def test_an_equal_event_of_another_relayer_whose_block_stays_is_another_event(
+    world: World, app: Application
+) -> None:
+    other = world.relayer(name="other", key=await operator_key(app.context, "other"))
+    token, owner = world.nodal.chain.deploy("MockERC20", "Test", "T", 6), Address.parse("0x" + "0b" * 20)
+    draft = TriggerDraft(world.cid, Wallet(2), config=event(chainId=CHAIN_ID, contract=token, topics=[], delta="1h"))
+    world.sig = Signature.parse((await register(world.client, draft))["sig"])
+    for relayer in (world, other):
+        assert await relayer.step()
+    world.nodal.mine(world.nodal.newest_s + 2)
+    world.nodal.chain.mint(token, owner, 5)
+    assert await world.step()
+    await world.submit((await world.runs())[0])
+    world.nodal.chain.mint(token, owner, 5)
+    assert await other.step()
+    assert len(world.echo.ran) == 3  # both events, of which one has two runs that agree
+    assert [(each["result"], each["validations"]) for each in await world.runs()] == [("intents", 2), ("intents", 1)]
+
+
+async def test_events_that_nodes_differ_on_for_too_long_are_one_note_an_hour(world: World) -> None:
+    receipts: dict[str, Json] = {}
+
+    def change(call: Json, answer: Json) -> Json:
+        """What a node answers that has another log beside each, also in receipts."""
+        if call["method"] == "eth_getLogs":
+            made = [
+                {**log, "transactionHash": "0xbad0" + log["transactionHash"][6:], "logIndex": "0x64"}
+                for log in answer["result"]
+            ]
+            receipts.update({log["transactionHash"]: {"blockHash": log["blockHash"], "logs": [log]} for log in made})
+            return {**answer, "result": [*answer["result"], *made]}
+        if call["method"] == "eth_getTransactionReceipt":
+            return {**answer, "result": receipts.get(call["params"][0], answer["result"])}
+        return answer
+
+    def later(second: int) -> None:
+        world.nodal.mine(world.nodal.newest_s + second)
+        relayer.to_newest()
+
+    relayer = world.relayer(world.nodal.chain.url, world.nodal.node(change))
+    relayer.to_newest()
+    async with relayer.started() as made:
+        assert await made.once()
+        for answer, second in ((7, 10), (8, HOUR // 2), (9, 10), (10, HOUR), (11, 10)):
+            world.update(answer)
+            later(10)
+            await made.once()
+            later(second)
+        assert sorted(world.echo.ran) == [7, 8, 9, 10, 11]
+        assert 'disputed_logs{chain="8453"} 0\n' not in made.metrics()
+        codes: list[list[str]] = []
+        for second in (24 * HOUR - HOUR - HOUR // 2, HOUR // 2, HOUR + 100):  # until 8, 10 and 11 are given up
+            later(second)
+            await made.once()
+            codes.append([each["reason"]["code"] for each in await world.runs() if each["result"] == "missed"])
+        assert 'disputed_logs{chain="8453"} 0\n' in made.metrics()
+    assert codes == [["nodes-differ"], ["nodes-differ"], ["nodes-differ"] * 2]
+    assert sorted(world.echo.ran) == [7, 8, 9, 10, 11]
+
+
+async def test_a_relayer_is_not_ready_while_a_chain_does_not_move(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_EVENTS_S", 0.05)
+    is_ill = [False]
+
+    def change(call: Json, answer: Json) -> Json:
+        error = {"code": -32_000, "message": "the node is ill"}
+        return {"jsonrpc": "2.0", "id": call["id"], "error": error} if is_ill[0] else answer
+
+    def get(path: str) -> tuple[int, str]:
+        answer = httpx2.get(url + path)
+        return answer.status_code, answer.text
+
+    async def until(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not await asyncio.to_thread(holds):
+                await asyncio.sleep(0.01)
+
+    relayer = world.relayer(world.nodal.node(change))
+    relayer.to_newest()
+    async with relayer.started() as made, AsyncExitStack() as stack:
+        url = await stack.enter_async_context(
+            health_endpoint(("127.0.0.1", 0), trouble=made.trouble, metrics=lambda: made.metrics().encode())
+        )
+        serving = asyncio.create_task(made.serve())
+        try:
+            await until(lambda: get("/readyz")[0] == 200 and 'head_block{chain="8453"}' in get("/metrics")[1])
+            is_ill[0] = True
+            await until(lambda: 'node_failures{chain="8453",kind="garbage"}' in get("/metrics")[1])
+            for second, status in ((120, 200), (1, 503)):
+                world.clock.now_ms = world.nodal.now_ms = world.nodal.now_ms + 1_000 * second
+                assert (await asyncio.to_thread(get, "/readyz"))[0] == status
+            _, text = await asyncio.to_thread(get, "/readyz")
+            assert "chain 8453 does not move: its events were read 121 seconds ago" in text
+            assert await asyncio.to_thread(get, "/healthz") == (200, "ok\n")
+            assert 'seconds_behind{chain="8453",lane="quiet"} 121\n' in (await asyncio.to_thread(get, "/metrics"))[1]
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
 
 
 async def test_a_verdict_of_another_relayer_on_a_block_that_is_gone_stops_no_later_event(
