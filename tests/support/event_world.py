@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ from muniment.protocol.triggers.typed_data import EVENT
 from muniment.relayer.events.lanes import show_places
 from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.figures import Figures
-from muniment.relayer.journal.entries import Ownership, State
+from muniment.relayer.journal.entries import Ownership
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.lives.following import Tracked
 from muniment.relayer.runner.pinning import Pins, nodes_of
@@ -55,12 +55,14 @@ class Heard:
 
     missed: list[Gap] = field(default_factory=list[Gap])
     told: list[tuple[Due, str, str]] = field(default_factory=list[tuple[Due, str, str]])
+    on_tell: Callable[[], object] = lambda: None
 
     def note(self, gap: Gap, now_ms: int) -> None:  # noqa: ARG002 - as `Telling` has it
         self.missed.append(gap)
 
     def tell(self, due: Due, code: str, text: str, now_ms: int) -> None:  # noqa: ARG002 - as above
         self.told.append((due, code, text))
+        self.on_tell()
 
     @property
     def codes(self) -> list[tuple[Signature, str]]:
@@ -161,7 +163,11 @@ class EventWorld:
 
     def planned(self) -> Counter[Signature]:
         """How many runs each trigger has."""
-        return Counter(each.sig for each in self.journal.unfinished(State.PLANNED))
+        rows = self.journal._connection.execute(
+            "SELECT t.sig, count(*) FROM journal_runs r JOIN journal_triggers t ON t.number = r.trigger "
+            "WHERE r.state = 0 GROUP BY r.trigger"
+        )
+        return Counter({Signature("0x" + sig.hex()): count for sig, count in rows})
 
     def asked(self) -> list[Json]:
         """The filters that were asked for since the last time."""

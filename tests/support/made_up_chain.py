@@ -82,10 +82,10 @@ class MadeUpChain:
             case "eth_getBlockByNumber":
                 return self.block(int(params[0], 16), lag)
             case "eth_getBlockByHash":
-                numbers = (number for number in range(head + 1) if self.hash(number) == params[0])
+                numbers = (number for number in range(head, -1, -1) if self.hash(number) == params[0])
                 return self.block(next(numbers, -1), lag)
             case "eth_getLogs":
-                return [each for each in self.logs if self._is_wanted(each, params[0], head)]
+                return self._logs(params[0], head)
             case "eth_getTransactionReceipt":
                 logs = [each for each in self.logs if each["transactionHash"] == params[0]]
                 is_there = logs and int(logs[0]["blockNumber"], 16) <= head
@@ -93,13 +93,14 @@ class MadeUpChain:
             case _:
                 raise AssertionError(method)
 
-    def _is_wanted(self, log: Json, wanted: Json, head: int) -> bool:
-        number = int(log["blockNumber"], 16)
-        return (
-            int(wanted["fromBlock"], 16) <= number <= min(head, int(wanted["toBlock"], 16))
-            and log["address"] in [each.lower() for each in wanted["address"]]
-            and self.hash(number) == log["blockHash"]
-        )
+    def _logs(self, wanted: Json, head: int) -> list[Json]:
+        first, last = int(wanted["fromBlock"], 16), min(head, int(wanted["toBlock"], 16))
+        hashes = {hex(number): self.hash(number) for number in range(first, last + 1)}
+        contracts = {each.lower() for each in wanted["address"]}
+        return [
+            each for each in self.logs
+            if hashes.get(each["blockNumber"]) == each["blockHash"] and each["address"] in contracts
+        ]  # fmt: skip
 
 
 class MadeUpNode(RpcProxy):

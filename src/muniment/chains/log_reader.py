@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # Logs of one step; a range with more is read in parts.
 LOGS_MAX: Final = 500
+# Logs of a range with more that are told, to show which contracts are busy.
+_EXCESS_MAX: Final = 2_000
 # A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher.
 _FEW_BLOCKS: Final = 10
 # Hashes that reveal a fork. No chain of the catalogue has taken back 200 blocks.
@@ -67,8 +70,9 @@ class SeenLog:
 class LogStep(NamedTuple):
     """What a step read. `gone_back_to` is the first block of a fork: what was read from there on is of another chain.
 
-    `logs` may have logs of earlier blocks, which were disputed. `at_head`: no block can be read now. `is_too_large`: a
-    range had more than `LOGS_MAX` logs, or nodes refused a few blocks: `large` are the filters that it comes from.
+    `logs` may have logs of earlier blocks, which were disputed. `at_head`: no block can be read now. `excess` are logs
+    of a range that had more than `LOGS_MAX`, which is read again in parts. `refused` are filters that nodes refuse even
+    for a few blocks.
     `disputed_out` are logs on which nodes differ, and which are given up.
     """
 
@@ -76,8 +80,8 @@ class LogStep(NamedTuple):
     next_block: int
     gone_back_to: int | None = None
     at_head: bool = False
-    is_too_large: bool = False
-    large: tuple[LogFilter, ...] = ()
+    excess: tuple[SeenLog, ...] = ()
+    refused: tuple[LogFilter, ...] = ()
     disputed_out: tuple[SeenLog, ...] = ()
 
 
@@ -280,15 +284,16 @@ class LogReader:
                 self._held_back = min(_HELD_BACK_MAX, 2 * self._held_back + 1)
                 return self._wait("nodes lack the end of a range, or have other blocks")
             is_few = blocks <= _FEW_BLOCKS
-            refused = {part for refusal in refusals for part in refusal.filters if is_few}
-            large = tuple(each for each in filters if not refused.isdisjoint(each.parts()))
-            return LogStep((), first, at_head=blocks == 1, is_too_large=is_few, large=large)
+            parts = {part for refusal in refusals for part in refusal.filters if is_few}
+            refused = tuple(each for each in filters if not parts.isdisjoint(each.parts()))
+            return LogStep((), first, at_head=blocks == 1, refused=refused)
         self._waits_since_s, self._held_back = None, 0
-        logs = {log for _, view in views for log in view.logs}
-        if len(logs) > LOGS_MAX and blocks > 1:
+        most = max((view for _, view in views), key=lambda view: len(view.logs))
+        if len(most.logs) > LOGS_MAX and blocks > 1:
             for node, _ in views:
                 self._span(node).refused(blocks)
-            return LogStep((), first, is_too_large=True, large=_large(filters, [view.counts for _, view in views]))
+            excess = (SeenLog.of(log, time_s, 0) for log, time_s in islice(most.logs.items(), _EXCESS_MAX))
+            return LogStep((), first, excess=tuple(excess))
         for node, view in views:
             self._succeed(node, view, blocks)
         seen, given_up = await self._agreed(views)
@@ -425,13 +430,3 @@ def _ordinals(logs: Sequence[ChainLog]) -> dict[ChainLog, int]:
         ordinals[log] = counts[equal]
         counts[equal] += 1
     return ordinals
-
-
-def _large(filters: Sequence[LogFilter], counts: Sequence[Sequence[int]]) -> tuple[LogFilter, ...]:
-    """The filters that take a share of the logs of a range that is more than that of a filter on average.
-
-    `counts` are those of each node, by the parts of the filters.
-    """
-    most = map(max, zip(*counts, strict=True))
-    totals = [sum(next(most) for _ in each.parts()) for each in filters]
-    return tuple(each for each, total in zip(filters, totals, strict=True) if total * len(filters) >= LOGS_MAX)

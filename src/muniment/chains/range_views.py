@@ -23,15 +23,11 @@ _BLOCKS_AT_ONCE: Final = (CALLS_MAX - 1) // 2
 
 
 class RangeView(NamedTuple):
-    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds).
-
-    `counts` has the number of logs that were listed for each filter, in the order of the filters.
-    """
+    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds)."""
 
     last: bytes
     logs: dict[ChainLog, int]
     odd: Counter[str]
-    counts: tuple[int, ...]
 
 
 class Refusal(NamedTuple):
@@ -58,13 +54,11 @@ async def range_view(
         return refusal
     odd, logs = Counter[str](), dict[ChainLog, None]()
     marks: set[bytes | None] = set()
-    counts: list[int] = []
     for each, answer in zip(filters, answers, strict=True):
         assert not isinstance(answer, Unreachable)  # noqa: S101 - see `_refusal`
         marks |= {answer.before, answer.after}
-        found = await read_logs(answer.logs, each, first, last, odd) if isinstance(answer.logs, list) else []
-        counts.append(len(found))
-        logs |= dict.fromkeys(found)
+        if isinstance(answer.logs, list):
+            logs |= dict.fromkeys(await read_logs(answer.logs, each, first, last, odd))
     (mark, *others) = marks
     if mark is None or others:
         return None
@@ -73,7 +67,7 @@ async def range_view(
         return None
     canonical = {log: times[log[:2]] for log in logs if log[:2] in times}
     odd["elsewhere"] += len(logs) - len(canonical)
-    return RangeView(mark, canonical, odd, tuple(counts))
+    return RangeView(mark, canonical, odd)
 
 
 async def _answer(question: Awaitable[LogsAnswer]) -> LogsAnswer | Unreachable:

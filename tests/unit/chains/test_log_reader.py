@@ -215,7 +215,7 @@ async def test_many_logs_are_read_in_parts(world: ReadingWorld) -> None:
         for _ in range(50):
             world.chain.add(block=world.chain.head)
     step = await read.step()
-    assert (step.is_too_large, step.large, step.next_block) == (True, read.filters, 101)
+    assert (step.logs, len(step.excess), step.next_block) == ((), LOGS_MAX + 50, 101)
     assert len(await read.to_head()) == LOGS_MAX + 50
 
 
@@ -225,7 +225,7 @@ async def test_a_node_that_refuses_even_one_block_does_not_rest(world: ReadingWo
     read = world.reader(node)
     world.chain.add()
     step = await read.step()
-    assert (step.is_too_large, step.large, step.at_head, step.next_block) == (True, read.filters, True, 101)
+    assert (step.refused, step.at_head, step.next_block) == (read.filters, True, 101)
     assert read.failing == []
 
 
@@ -258,7 +258,7 @@ async def test_a_filter_of_many_contracts_is_named_whole_when_it_is_refused(worl
     others = tuple(Address.from_raw(number.to_bytes(20)) for number in range(VALUES_MAX))
     read.filters = (LogFilter((CONTRACT, *others), ((read.filters[0].topics[0][0],),)),)
     world.chain.add()
-    assert (await read.step()).large == read.filters
+    assert (await read.step()).refused == read.filters
 
 
 async def test_a_second_reader_follows_after_blocks_and_seconds(world: ReadingWorld) -> None:

@@ -2,40 +2,102 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+
 import pytest
+from msgspec.structs import replace
 
 from event_world import EventWorld, contract, events, sig_of, topic
 from made_up_chain import CHAIN_ID
+from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.relayer.events.shapes import Interests
 from muniment.relayer.journal.entries import State
+from muniment.relayer.schedule.due import Occurrence
 
 __all__ = ["events"]
 
 HONEST, BUSY = 1, 2
 
 
-async def test_triggers_on_a_busy_contract_delay_no_event_of_another(events: EventWorld) -> None:
+async def test_200_triggers_on_a_busy_contract_delay_no_event_of_another(events: EventWorld) -> None:
+    events.settings = {"event_triggers_per_signer_max": 200, "runs_per_trigger_and_day_max": 300}
+    events.events = events.started()
     honest = events.sign(1, signer=1, at=HONEST)
-    busy = [events.sign(n, signer=2, at=BUSY) for n in range(2, 12)]
+    busy = [events.sign(n, signer=2, at=BUSY) for n in range(2, 202)]
     await events.to_head()
     events.log(BUSY, 250)
     events.log(HONEST, block=events.chain.head)
     await events.to_head()
-    assert events.planned()[honest] == 1
     assert events.lanes() == {contract(BUSY).lower()}
-    assert all(events.planned()[sig] == 250 for sig in busy)
+    assert events.planned() == {honest: 1, **dict.fromkeys(busy, 250)}
     events.asked()
     for _ in range(2):
-        events.log(BUSY, 250)
+        for _ in range(4):
+            events.log(BUSY, 20)
         events.log(HONEST, block=events.chain.head)
         assert await events.step()
         (asked,) = events.asked()
         assert asked["address"] == [contract(HONEST).lower()]
-    assert events.planned()[honest] == 3
-    assert all(events.planned()[sig] == 250 for sig in busy)
+    assert events.planned() == {honest: 3, **dict.fromkeys(busy, 250)}
     await events.others()
-    assert all(events.planned()[sig] == 500 for sig in busy)  # what the cap of a day leaves
-    assert {code for _, code in events.heard.codes} == {"run-cap"}
+    assert events.planned() == {honest: 3, **dict.fromkeys(busy, 300)}
+    assert events.heard.codes == [(sig, "run-cap") for sig in busy]
+    assert {text.partition(":")[0] for _, _, text in events.heard.told} == {"110 events"}
+
+
+async def test_planning_gives_others_a_turn_and_waits_for_the_disk_once(events: EventWorld) -> None:
+    """Counts, no times: what is planned between two turns of the loop, and how rows lie in the journal."""
+    sigs = [events.sign(n, signer=2, at=BUSY) for n in range(1, 51)]
+    await events.to_head()
+    events.log(BUSY, 100)
+    statements: list[str] = []
+    pieces: list[int] = []
+    events.journal._connection.set_trace_callback(statements.append)
+
+    async def beat() -> None:
+        while True:
+            pieces.append(sum(each.startswith("INSERT OR IGNORE INTO journal_runs") for each in statements))
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(beat())
+    await events.to_head()
+    task.cancel()
+    assert events.planned() == dict.fromkeys(sigs, 100)
+    assert max(after - before for before, after in itertools.pairwise(pieces)) == 200
+    runs = [each for each in statements if each.startswith("INSERT OR IGNORE INTO journal_runs")]
+    changes = sum(before.split("sig =")[1] != after.split("sig =")[1] for before, after in itertools.pairwise(runs))
+    assert changes < 2 * len(sigs)  # rows of one trigger are neighbours
+    assert sum(each.startswith("INSERT INTO journal_events") for each in statements) == 100
+    assert sum(each == "PRAGMA synchronous=FULL" for each in statements) == 1  # the place of the lane
+
+
+async def test_logs_that_are_known_and_notes_give_others_a_turn_too(events: EventWorld) -> None:
+    events.settings = {"runs_per_trigger_and_day_max": 1}
+    events.events = events.started()
+    turns, told = [0], list[int]()
+    events.heard.on_tell = lambda: told.append(turns[0])
+
+    async def beat() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    sigs = [events.sign(n, signer=2, at=BUSY) for n in range(1, 6)]
+    tracked = [events.tracked[sig] for sig in sigs]
+    payload = EventPayload(CHAIN_ID, Bytes32(topic(1)), 0, contract(BUSY), (), HexString("0x"))
+    found = [
+        (Occurrence(replace(payload, index=n), 1, events.now_ms // 1_000, Bytes32(topic(n)), 0), tracked)
+        for n in range(1_000)
+    ]
+    task = asyncio.create_task(beat())
+    await events.events.planner.plan(found, events.now_ms)
+    assert len(set(told)) == len(told) == len(sigs)
+    turns[0] = 0
+    assert not await events.events.planner.plan(found, events.now_ms, is_new=True)
+    task.cancel()
+    assert turns[0] >= 5
 
 
 async def test_a_busy_contract_that_came_to_the_head_is_read_with_the_others_again(events: EventWorld) -> None:
@@ -83,6 +145,64 @@ async def test_a_signer_has_three_lanes_and_further_busy_contracts_are_noted(eve
     await events.to_head()
     assert events.asked() == []  # nothing quiet is left
     assert events.events.places()[0].too_busy == 2
+
+
+async def test_a_contract_that_is_refused_with_too_many_logs_for_a_step_is_noted_too(events: EventWorld) -> None:
+    sigs = [events.sign(n, signer=1, at=n) for n in range(1, 5)]
+    await events.to_head()
+    for n in range(1, 4):
+        events.log(n, 201)
+        await events.to_head()
+    for _ in range(2):
+        events.log(4, 300)
+    await events.to_head()
+    ((due, code, _),) = events.heard.told
+    assert (due.sig, code) == (sigs[3], "too-busy")
+    assert due.event is not None
+
+
+async def test_quiet_contracts_with_many_logs_together_stay_in_one_request(events: EventWorld) -> None:
+    """Down to one block a step, which has more logs than a step else has."""
+    sigs = [events.sign(n, signer=n, at=n, topics=[[topic(1)]]) for n in range(1, 31)]
+    await events.to_head()
+    for _ in range(2):
+        events.chain.head += 1
+        for n in range(1, 31):
+            events.log(n, 20, block=events.chain.head)
+    events.asked()
+    await events.to_head()
+    assert events.planned() == dict.fromkeys(sigs, 40)
+    assert {len(each["address"]) for each in events.asked()} == {30}
+    assert not events.lanes()
+
+
+async def test_a_busy_contract_among_many_in_one_request_is_found(events: EventWorld) -> None:
+    for n in range(1, 31):
+        events.sign(n, signer=n, at=n, topics=[[topic(1)]])
+    await events.to_head()
+    for _ in range(2):
+        events.log(BUSY, 300)
+    events.log(HONEST)
+    events.asked()
+    await events.to_head()
+    assert events.lanes() == {contract(BUSY).lower()}
+    assert {len(each["address"]) for each in events.asked()} == {30, 29}
+
+
+async def test_what_to_ask_is_worked_out_once(events: EventWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    events.sign(1, signer=1, at=HONEST)
+    await events.to_head()
+    worked_out: list[object] = []
+    filters = Interests.filters
+    monkeypatch.setattr(Interests, "filters", lambda *given: worked_out.append(given) or filters(*given))
+    for _ in range(3):
+        events.log(HONEST)
+        await events.to_head()
+    assert len(worked_out) <= 1
+    events.sign(2, signer=1, at=BUSY)
+    events.log(BUSY)
+    await events.to_head()
+    assert events.planned() == {sig_of(1): 3, sig_of(2): 1}
 
 
 async def test_the_signer_with_most_lanes_loses_one_to_another(events: EventWorld) -> None:

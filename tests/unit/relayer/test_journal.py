@@ -242,6 +242,17 @@ def test_the_planned_runs_of_a_trigger_are_given_up_together(journal: Journal) -
     assert len(journal.runs_of(SIG)) == 1
 
 
+def test_logs_go_with_the_runs_of_a_trigger_that_ended_and_may_come_back(journal: Journal) -> None:
+    runs = [*events(SIG, 100, 3), *events(OTHER, 100, 1)]
+    journal.plan(runs, 200)
+    journal.forget_events(1, 101)
+    journal.give_up_all(SIG)
+    assert journal.triggers_of_event(runs[0].payload) == {OTHER}
+    assert journal.triggers_of_event(runs[1].payload) is None
+    journal.plan(runs, 200)
+    assert [each.payload for each in journal.runs_of(SIG)] == [each.payload for each in reversed(runs[:3])]
+
+
 def test_the_end_of_a_trigger_is_remembered_for_ever(path: Path) -> None:
     with Journal.open(path) as journal:
         see(journal, 100, SIG, OTHER)

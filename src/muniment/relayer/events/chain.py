@@ -14,33 +14,32 @@ from muniment.relayer.runner.pinning import Incomplete
 from muniment.relayer.schedule.due import Occurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from muniment.chains.log_reader import LogReader, SeenLog
-    from muniment.protocol.evm.signature import Signature
+    from muniment.chains.logs import LogFilter
+    from muniment.protocol.evm.hex import Bytes32
 
 # A shape with more logs in a step is read apart from the others.
 LOGS_OF_SHAPE_MAX: Final = 200
-# Of more requests than these that together brought too much, none is to blame alone; the range is halved anyway.
+# Of more requests than these that a node refused, none is to blame alone; the range is halved anyway.
 _TO_BLAME_MAX: Final = 3
-
-Found = tuple["Signature", Occurrence]
 
 
 class EventsStep(NamedTuple):
-    """What a step found: occurrences with the triggers that wait for them, in the order of the chain.
+    """What a step read: logs, in the order of the chain.
 
     `next_block` is the next block to read. `gone_back_to` is the first block of a fork: blocks from there on were read
     that are not canonical now. `at_head`: no block is left to read now. `crowded` are shapes with more logs than others
-    should wait for. On the logs of `given_up` nodes differ.
+    should wait for, and `excess` logs of a range that was too large, which is read again. On the logs of `given_up`
+    nodes differ.
     """
 
-    found: tuple[Found, ...]
+    logs: tuple[SeenLog, ...]
     next_block: int
     gone_back_to: int | None
     at_head: bool
     crowded: tuple[Shape, ...] = ()
-    given_up: tuple[Found, ...] = ()
+    excess: tuple[SeenLog, ...] = ()
+    given_up: tuple[SeenLog, ...] = ()
 
 
 @dataclass(slots=True)
@@ -50,56 +49,55 @@ class ChainEvents:
     reader: LogReader
     # Shapes of a request with several contracts that nodes refused: which of them is to blame shows when each is alone.
     _alone: set[Shape] = field(default_factory=set[Shape], init=False)
+    # What was asked last, as long as neither the triggers nor the shapes change.
+    _asked: tuple[object, dict[LogFilter, list[Shape]]] | None = field(default=None, init=False)
 
     async def step(self, interests: Interests, shapes: Collection[Shape]) -> EventsStep:
         """Read the next range of blocks. Raises `Incomplete` when too few nodes answer; they rest until a later try."""
         chain_id = self.reader.nodes.chain.id
-        filters = interests.filters(shapes, self._alone)
+        filters = self._filters(interests, shapes)
         try:
             step = await self.reader.step([*filters])
         except Unreachable as error:
             text = f"too few nodes of chain {chain_id} answer for a range ({error.reason}: {error})"
             raise Incomplete("no-answer", text) from None
-        crowded = dict.fromkeys(_crowded(interests, shapes, step.logs))
-        for refusal in step.large if len(step.large) <= _TO_BLAME_MAX else ():
-            those = filters.get(refusal, [])
+        crowded = dict.fromkeys(_crowded(interests, shapes, (*step.logs, *step.excess)))
+        for refused in step.refused if len(step.refused) <= _TO_BLAME_MAX else ():
+            those = filters.get(refused, [])
             if len(those) > 1:
                 self._alone.update(those)
             else:
                 crowded.update(dict.fromkeys(those))
+                self._alone.clear()
         return EventsStep(
-            _found(interests, shapes, step.logs, chain_id), step.next_block, step.gone_back_to, step.at_head,
-            tuple(crowded), _found(interests, shapes, step.disputed_out, chain_id),
-        )  # fmt: skip
+            step.logs, step.next_block, step.gone_back_to, step.at_head, tuple(crowded), step.excess, step.disputed_out
+        )
+
+    def _filters(self, interests: Interests, shapes: Collection[Shape]) -> dict[LogFilter, list[Shape]]:
+        state = (interests.changes, tuple(shapes), len(self._alone))
+        if self._asked is None or self._asked[0] != state:
+            self._asked = state, interests.filters(shapes, self._alone)
+        return self._asked[1]
 
 
-def _found(
-    interests: Interests, shapes: Collection[Shape], logs: Iterable[SeenLog], chain_id: int
-) -> tuple[Found, ...]:
-    return tuple(
-        (sig, occurrence)
-        for log in logs
-        for occurrence in [_occurrence(chain_id, log)]
-        for sig in dict.fromkeys(interests.takers(log, shapes))
-    )
+def occurrence_of(chain_id: int, log: SeenLog) -> Occurrence:
+    """A log as an event of its chain."""
+    payload = EventPayload(chain_id, log.block_hash, log.index, log.contract, log.topics, log.data)
+    return Occurrence(payload, log.block_number, log.block_time_s, log.transaction_hash, log.ordinal)
 
 
 def _crowded(interests: Interests, shapes: Collection[Shape], logs: Collection[SeenLog]) -> list[Shape]:
     """The shapes with too many logs, whether or not a trigger waits for each."""
     if len(logs) <= LOGS_OF_SHAPE_MAX:
         return []
-    values = {shape: [set(each) for each in interests.values(shape)] for shape in shapes}
-    counts = Counter(
-        shape
-        for log in logs
-        for shape in interests.shapes_of(log)
-        if shape in values
-        and len(log.topics) >= len(values[shape])
-        and all(not those or topic in those for topic, those in zip(log.topics, values[shape], strict=False))
-    )
+    values, counts = dict[Shape, "list[set[Bytes32]]"](), Counter[Shape]()
+    for log in logs:
+        for shape in interests.shapes_of(log):
+            if shape not in shapes:
+                continue
+            if shape not in values:
+                values[shape] = [set(each) for each in interests.values(shape)]
+            counts[shape] += len(log.topics) >= len(values[shape]) and all(
+                not those or topic in those for topic, those in zip(log.topics, values[shape], strict=False)
+            )
     return [shape for shape, count in counts.items() if count > LOGS_OF_SHAPE_MAX]
-
-
-def _occurrence(chain_id: int, log: SeenLog) -> Occurrence:
-    payload = EventPayload(chain_id, log.block_hash, log.index, log.contract, log.topics, log.data)
-    return Occurrence(payload, log.block_number, log.block_time_s, log.transaction_hash, log.ordinal)

@@ -181,11 +181,12 @@ class Lanes:
             self.disputes.count, len(self.too_busy), self.disputes.failures,
         )  # fmt: skip
 
-    def shapes(self, lane: Lane) -> list[Shape]:
+    def shapes(self, lane: Lane) -> dict[Shape, None]:
         """What is read in a lane. The second cursor reads what is quiet: a busy lane is late of itself."""
         if lane.name in {QUIET, LATE}:
-            return [each for each in self.interests.shapes if each not in self.own and each not in self.too_busy]
-        return [shape for shape, own in self.own.items() if own is lane]
+            others = self.own.keys() | self.too_busy.keys()
+            return dict.fromkeys(each for each in self.interests.shapes if each not in others)
+        return dict.fromkeys(shape for shape, own in self.own.items() if own is lane)
 
     def keep_place(self, lane: Lane, block: int) -> None:
         """Remember the next block of a lane, or the first with a disputed log: those are read again after a restart."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from muniment.relayer.schedule.due import Occurrence
     from muniment.relayer.settings import RelayerSettings
 
-Found = tuple["Tracked", "Occurrence"]
+# An event, and the triggers that wait for it.
+Found = tuple["Occurrence", "Sequence[Tracked]"]
 Unplanned = Literal["run-cap", "too-busy", "nodes-differ"]
 # Rows of one transaction, after which others have a turn of the loop.
 _ROWS: Final = 200
+# Rows that are sorted before they are written.
+_SORTED: Final = 20 * _ROWS
 _PAYLOAD_BYTES_MAX: Final = 64 * 1024
 _DAY_MS: Final = 86_400_000
 # The part of the journal that the runs of one signer may fill.
@@ -70,69 +73,82 @@ class EventPlanner:
     settings: RelayerSettings
     telling: Telling = field(default_factory=Untold)
 
-    async def plan(self, found: Sequence[Found], now_ms: int, *, is_new: bool = False) -> int:
+    async def plan(self, found: Iterable[Found], now_ms: int, *, is_new: bool = False) -> int:
         """Plan the runs that are new and can still be made, and tell of the others; how many were planned.
 
         With `is_new` only logs count that the journal does not have yet.
         """
-        dues: list[Due] = []
+        count, dues = 0, list[Due]()
         rests: dict[Signature, _Rest] = {}
         beyond: dict[bytes, Due] = {}
         room = _Room(self.journal, self.settings, now_ms)
-        for n, (tracked, occurrence, payload, planned) in enumerate(self._new(found, is_new=is_new)):
-            if (n + 1) % _ROWS == 0:
+        for n, candidate in enumerate(self._candidates(found, is_new=is_new), 1):
+            if n % _ROWS == 0:
                 await asyncio.sleep(0)
-            plan, at_ms = tracked.plan, 1_000 * occurrence.block_time_s
-            if plan.sig in planned or at_ms <= plan.created_ms or 0 < plan.end_ms < at_ms:
+            if candidate is None:
                 continue
-            due = Due(plan.sig, EVENT, payload, at_ms, at_ms + self.delta_ms(tracked), occurrence)
+            signer, due = candidate
             if now_ms > due.until_ms:
                 self._miss(due, now_ms)
+                await asyncio.sleep(0)
                 continue
-            code, text = room.refused(tracked.trigger.signer, due)
+            code, text = room.refused(signer, due)
             if code is None:
                 dues.append(due)
+                if len(dues) >= _SORTED:
+                    count += await self._write(dues, now_ms)
+                    dues = []
                 continue
             if code == "run-cap":
-                beyond[payload] = due
-            if (rest := rests.get(plan.sig)) is not None and rest.code == code:
+                beyond[due.payload] = due
+            if (rest := rests.get(due.sig)) is not None and rest.code == code:
                 rest.count, rest.last = rest.count + 1, due
             else:
-                rests[plan.sig] = _Rest(code=code, text=text, last=due)
-        for start in range(0, len(dues), _ROWS):
-            self.journal.plan(dues[start : start + _ROWS], now_ms)
-            await asyncio.sleep(0)
+                rests[due.sig] = _Rest(code=code, text=text, last=due)
+        count += await self._write(dues, now_ms)
         self.journal.keep_events(beyond.values())
         for rest in rests.values():
             self.telling.tell(_noted(rest.last), rest.code, f"{rest.count} events: {rest.text}", now_ms)
+            await asyncio.sleep(0)
+        return count
+
+    async def _write(self, dues: list[Due], now_ms: int) -> int:
+        """Write these runs in slices, by trigger: neighbours in the journal are written together."""
+        dues.sort(key=lambda due: due.sig)
+        for start in range(0, len(dues), _ROWS):
+            self.journal.plan(dues[start : start + _ROWS], now_ms, is_flushed=False)
+            await asyncio.sleep(0)
         return len(dues)
 
     def delta_ms(self, tracked: Tracked) -> int:
         """How long after its block an event of a trigger may be run, in milliseconds."""
         return min(tracked.plan.delta_ms, self.settings.event_window_max_ms)
 
-    def tell(self, found: Sequence[Found], code: Unplanned, text: str, now_ms: int) -> None:
+    async def tell(self, found: Iterable[Found], code: Unplanned, text: str, now_ms: int) -> None:
         """Tell of events that are given up: once for each trigger, with the last one."""
-        last = {tracked.plan.sig: (tracked, occurrence) for tracked, occurrence in found}
+        last = {tracked.plan.sig: (tracked, occurrence) for occurrence, triggers in found for tracked in triggers}
         for tracked, occurrence in last.values():
             at_ms = 1_000 * occurrence.block_time_s
             due = Due(tracked.plan.sig, EVENT, event_payload(occurrence.log), at_ms, at_ms, occurrence)
             if at_ms > tracked.plan.created_ms:
                 self.telling.tell(_noted(due), code, text, now_ms)
+                await asyncio.sleep(0)
 
-    def _new(
-        self, found: Sequence[Found], *, is_new: bool
-    ) -> Iterator[tuple[Tracked, Occurrence, bytes, set[Signature]]]:
-        """What was found, with the payload of each log, encoded once, and the triggers with a run for it."""
-        logs: dict[tuple[bytes, int], tuple[bytes, set[Signature] | None]] = {}
-        for tracked, occurrence in found:
-            place = (occurrence.log.block_hash.raw, occurrence.log.index)
-            if place not in logs:
-                payload = event_payload(occurrence.log)
-                logs[place] = payload, self.journal.triggers_of_event(payload)
-            payload, planned = logs[place]
-            if planned is None or not is_new:
-                yield tracked, occurrence, payload, planned or set()
+    def _candidates(self, found: Iterable[Found], *, is_new: bool) -> Iterator[tuple[Address, Due] | None]:
+        """The signer and the run of each trigger that waits for a log; None where nothing is to do."""
+        for occurrence, triggers in found:
+            payload, at_ms = event_payload(occurrence.log), 1_000 * occurrence.block_time_s
+            planned = self.journal.triggers_of_event(payload)
+            if planned is not None and is_new:
+                yield None
+                continue
+            for tracked in triggers:
+                plan = tracked.plan
+                due = Due(plan.sig, EVENT, payload, at_ms, at_ms + self.delta_ms(tracked), occurrence)
+                if (planned and plan.sig in planned) or at_ms <= plan.created_ms or 0 < plan.end_ms < at_ms:
+                    yield None
+                else:
+                    yield tracked.trigger.signer, due
 
     def _miss(self, due: Due, now_ms: int) -> None:
         known = self.journal.known(due.sig)

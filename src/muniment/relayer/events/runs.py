@@ -12,27 +12,28 @@ from muniment.chains.disputes import Disputes
 from muniment.chains.log_reader import LogReader
 from muniment.chains.nodes import Heads
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.events.chain import ChainEvents
+from muniment.relayer.events.chain import ChainEvents, occurrence_of
 from muniment.relayer.events.forks import Forks
 from muniment.relayer.events.lanes import LATE, REORGANISED_MAX, Allowance, ChainPlace, Lane, Lanes
 from muniment.relayer.events.planning import EventPlanner
 from muniment.relayer.events.shapes import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from muniment.chains.catalogue import Chain
+    from muniment.chains.log_reader import SeenLog
     from muniment.client import AsyncRegistry
     from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.payloads import EventPayload
-    from muniment.relayer.events.chain import EventsStep, Found
+    from muniment.relayer.events.chain import EventsStep
+    from muniment.relayer.events.planning import Found
     from muniment.relayer.events.shapes import Shape
     from muniment.relayer.figures import Figures
     from muniment.relayer.journal.sqlite import Journal
     from muniment.relayer.lives.following import Following, Tracked
     from muniment.relayer.runner.pinning import Pins
-    from muniment.relayer.schedule.due import Occurrence
     from muniment.relayer.settings import RelayerSettings
 
 # Where the chains file says nothing: as many as the watcher of settlement contracts waits for.
@@ -141,35 +142,35 @@ class EventRuns:
             self._forked.add(lanes.chain_id)
             self.forks.forget(lanes.chain_id)
         try:
-            count = await self.planner.plan(self._tracked(step.found), now_ms, is_new=lane is lanes.late)
+            count = await self.planner.plan(self._found(lanes, shapes, step.logs), now_ms, is_new=lane is lanes.late)
         except Exception:  # such as a full disk
             reader.go_back_to(step.next_block if before is None else before)
             raise
-        self.planner.tell(
-            self._tracked(step.given_up), "nodes-differ", "nodes did not agree that the event happened", now_ms
-        )
+        given_up = self._found(lanes, shapes, step.given_up)
+        await self.planner.tell(given_up, "nodes-differ", "nodes did not agree that the event happened", now_ms)
         if lane is lanes.late:
             self.figures.add("late_events_total", count=count)
             self.journal.forget_events(lanes.chain_id, step.next_block)
         lanes.keep_place(lane, step.next_block)
-        self._sort(lanes, lane, step, now_ms)
+        await self._sort(lanes, lane, step, now_ms)
 
-    def _sort(self, lanes: Lanes, lane: Lane, step: EventsStep, now_ms: int) -> None:
+    async def _sort(self, lanes: Lanes, lane: Lane, step: EventsStep, now_ms: int) -> None:
         """Move shapes between lanes, by what they brought."""
         if lane is lanes.quiet:
-            refused = set(lanes.move(step.crowded, step.next_block, now_ms))
-            for shape in refused:
-                of_shape = [each for each in step.found if each[0] in lanes.interests.shapes.get(shape, ())]
-                text = "its contract has more events than this operator reads for the signer"
-                self.planner.tell(self._tracked(of_shape), "too-busy", text, now_ms)
+            refused = lanes.move(step.crowded, step.next_block, now_ms)
+            text = "its contract has more events than this operator reads for the signer"
+            of_refused = self._found(lanes, refused, (*step.logs, *step.excess) if refused else ())
+            await self.planner.tell(of_refused, "too-busy", text, now_ms)
         elif lane is not lanes.late and lane.at_head and not step.crowded:
             for shape in lanes.shapes(lane):
                 lanes.calm(shape, step.next_block)
 
-    def _tracked(self, found: Iterable[Found]) -> list[tuple[Tracked, Occurrence]]:
-        """What was found, of the triggers that have not ended meanwhile."""
+    def _found(self, lanes: Lanes, shapes: Collection[Shape], logs: Iterable[SeenLog]) -> Iterator[Found]:
+        """Each log as an event, with the triggers that wait for it and have not ended meanwhile."""
         tracked = self.following.tracked
-        return [(tracked[sig], occurrence) for sig, occurrence in found if sig in tracked]
+        for log in logs:
+            sigs = dict.fromkeys(lanes.interests.takers(log, shapes))
+            yield occurrence_of(lanes.chain_id, log), [tracked[sig] for sig in sigs if sig in tracked]
 
     def _lanes_of(self, chain_id: int) -> Lanes:
         lanes = self._lanes.get(chain_id)

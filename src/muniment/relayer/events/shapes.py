@@ -70,7 +70,8 @@ class Interests:
     _by_topic: defaultdict[tuple[Address, Bytes32 | None], set[Shape]] = field(
         default_factory=lambda: defaultdict[tuple[Address, "Bytes32 | None"], set[Shape]](set), init=False
     )
-
+    # How often triggers came or went.
+    changes: int = field(default=0, init=False)
     # The triggers of a shape by the values at its first position, None for a shape without any.
     _by_value: defaultdict[tuple[Shape, Bytes32 | None], dict[Signature, None]] = field(
         default_factory=lambda: defaultdict[tuple[Shape, "Bytes32 | None"], "dict[Signature, None]"](dict), init=False
@@ -79,6 +80,7 @@ class Interests:
     def add(self, sig: Signature, waiting: Waiting) -> None:
         """A trigger waits from now on."""
         self.remove(sig)
+        self.changes += 1
         self.waiting[sig] = waiting
         for shape in waiting.shapes():
             self.shapes.setdefault(shape, {})[sig] = None
@@ -91,6 +93,7 @@ class Interests:
         waiting = self.waiting.pop(sig, None)
         if waiting is None:
             return
+        self.changes += 1
         for shape in waiting.shapes():
             self.shapes[shape].pop(sig)
             for value in _first_values(shape, waiting):
@@ -108,7 +111,7 @@ class Interests:
             yield from self._by_topic.get((log.contract, each), ())
 
     def takers(self, log: SeenLog, shapes: Collection[Shape]) -> Iterator[Signature]:
-        """The triggers of these shapes that wait for a log."""
+        """The triggers of these shapes that wait for a log, one of several first topics maybe twice."""
         for shape in self.shapes_of(log):
             place = shape.positions[0] if shape.positions else len(log.topics)
             value = log.topics[place] if place < len(log.topics) else None

@@ -58,12 +58,13 @@ WITH RECURSIVE planned(trigger) AS (
 """
 # Published runs of an event, which may be told again after a reorganisation, are kept for so long.
 _EVENTS_KEPT_MS: Final = 30 * 86_400_000
+_NUMBERS_MAX: Final = 1_000
 
 
 class Journal:
     """The journal in the file at `path`, which is created.
 
-    Every method that writes returns when the disk has it, but for `published` and `tried`.
+    Every method that writes returns when the disk has it, but for `published` and `tried`, and where it is told so.
     Raises `JournalError` when the file cannot be used, and `OSError`.
     """
 
@@ -72,6 +73,8 @@ class Journal:
         self._connection = connection
         # By chain the block before which logs without a run are forgotten.
         self._forgotten: dict[int, int] = {}
+        # The numbers of some logs by their payloads, as long as no log is forgotten.
+        self._numbers: dict[bytes, int] = {}
 
     @classmethod
     @contextmanager
@@ -145,12 +148,13 @@ class Journal:
         ).fetchone()
         return None if row is None else _sig(row[0])
 
-    def plan(self, dues: Sequence[Due], now_ms: int) -> None:
+    def plan(self, dues: Sequence[Due], now_ms: int, *, is_flushed: bool = True) -> None:
         """Plan runs, before their questions are asked. A planned run is left unchanged.
 
-        The trigger is seen from the time of the run on, so that a run that is never finished counts as missed.
+        The trigger is seen from the time of the run on, so that a run that is never finished counts as missed. Without
+        `is_flushed` the disk has it with the next write: that of the place of a lane, or what became of the run.
         """
-        with self._writing():
+        with self._writing(is_flushed=is_flushed):
             self._plan(dues, now_ms)
 
     def ran(
@@ -258,11 +262,12 @@ class Journal:
     def give_up_all(self, sig: Signature) -> None:
         """Forget the planned runs of a trigger that has ended."""
         with self._writing():
-            self._connection.execute(
+            keys = self._connection.execute(
                 "DELETE FROM journal_runs WHERE state = 0 AND trigger = "
-                "(SELECT number FROM journal_triggers WHERE sig = ?)",
+                "(SELECT number FROM journal_triggers WHERE sig = ?) RETURNING iif(kind = 1, key, -1)",
                 (sig.raw,),
-            )
+            ).fetchall()
+            self._forget_unused(key for (key,) in keys)
 
     def overdue_events(self, count: int, now_ms: int) -> list[Entry]:
         """Planned runs of events whose time is over, the oldest first."""
@@ -295,9 +300,7 @@ class Journal:
 
     def entry(self, sig: Signature, kind: TriggerType, payload: bytes) -> Entry | None:
         """A run, if the journal has it."""
-        found = self._entries(
-            "WHERE r.trigger = ? AND r.kind = ? AND r.key = ?", *self._place(sig, kind, payload)
-        )  # fmt: skip
+        found = self._entries("WHERE r.trigger = ? AND r.kind = ? AND r.key = ?", *self._place(sig, kind, payload))
         return found[0] if found else None
 
     def runs_of(self, sig: Signature) -> list[Entry]:
@@ -336,6 +339,7 @@ class Journal:
 
     def forget_events(self, chain_id: int, block: int) -> None:
         """Forget the logs before a block that no run has; later they are forgotten with their last run."""
+        self._numbers.clear()
         with self._writing(is_flushed=False):
             self._connection.execute(
                 "DELETE FROM journal_events WHERE chain = ? AND block >= ? AND block < ? "
@@ -382,21 +386,14 @@ class Journal:
         )
         logs = {due.payload: due for due in dues if due.kind == EVENT}
         numbers = {payload: self._keep_event(due) for payload, due in logs.items()}
-        rows = [
-            (
-                due.sig.raw,
-                due.kind,
-                numbers.get(due.payload, _time_key(due.kind, due.payload)),
-                due.timestamp_ms,
-                due.until_ms,
-                now_ms,
-            )
-            for due in dues
-        ]
+        keys = [numbers.get(due.payload, _time_key(due.kind, due.payload)) for due in dues]
         self._connection.executemany(
             "INSERT OR IGNORE INTO journal_runs (trigger, kind, key, timestamp_ms, until_ms, next_ms, written_ms) "
             "SELECT number, ?2, ?3, ?4, ?5, min(?4, ?6), ?6 FROM journal_triggers WHERE sig = ?1",
-            rows,
+            [
+                (due.sig.raw, due.kind, key, due.timestamp_ms, due.until_ms, now_ms)
+                for due, key in zip(dues, keys, strict=True)
+            ],
         )
 
     def bytes_of(self, signer: Address) -> int:
@@ -411,14 +408,19 @@ class Journal:
 
     def _forget_unused(self, numbers: Iterable[int]) -> None:
         """Forget these logs, if no run has them; the second cursor may still come to those that are newer."""
+        places = [(number, *past) for number in numbers for past in self._forgotten.items()]
+        if places:
+            self._numbers.clear()
         self._connection.executemany(
             "DELETE FROM journal_events WHERE number = ? AND chain = ? AND block < ? "
             "AND NOT EXISTS (SELECT 1 FROM journal_runs WHERE kind = 1 AND key = number)",
-            [(number, *past) for number in numbers for past in self._forgotten.items()],
+            places,
         )
 
     def _keep_event(self, due: Due) -> int:
         """The number of a log, which is kept once. A gap does not know in which transaction the log was."""
+        if due.payload in self._numbers:
+            return self._numbers[due.payload]
         hash_, event = sha256(due.payload).digest(), due.event
         key = None if event is None else event_key(event.log, event.transaction_hash.raw, event.ordinal)
         self._connection.execute(
@@ -426,7 +428,10 @@ class Journal:
             "DO UPDATE SET event = excluded.event, block = excluded.block WHERE excluded.event IS NOT NULL",
             (hash_, due.payload, key, int.from_bytes(due.payload[:32]), 0 if event is None else event.block_number),
         )
-        return self._event_number(due.payload)
+        number = self._event_number(due.payload)
+        if len(self._numbers) >= _NUMBERS_MAX:
+            self._numbers.clear()
+        return number if event is None else self._numbers.setdefault(due.payload, number)
 
     def _event_number(self, payload: bytes) -> int:
         row = self._connection.execute(
@@ -466,6 +471,7 @@ class Journal:
             yield
         except BaseException:
             self._connection.execute("ROLLBACK")
+            self._numbers.clear()
             raise
         self._connection.execute("COMMIT")
 
