@@ -1,18 +1,16 @@
 """Limits of real time that a busy machine reaches before the work of a test is done.
 
 A user waits seven seconds for the checks of the doctor, which then ends its process: that of the tests, where they call
-it. A run has ten seconds for its process, in which the launcher may have to start. PostgreSQL has three seconds to take
-a connection, another server one, readiness two and a half, a node five, and the doctor's requests to a service six.
+it. PostgreSQL has three seconds to take a connection, another server one, readiness two and a half, a node five, and
+the doctor's requests to a service six.
 A child of the sandbox has five seconds to end. Tests marked `timed` show the seven seconds; tests of what does not end,
 and of a limit, set their own.
 """
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
-from muniment.guest import limits
 from muniment.outgoing import Outgoing
 from muniment.service.storage import probe
 from muniment.service.storage.postgres import connection as postgres_connection
@@ -23,9 +21,7 @@ POSTGRES_CONNECT_S = postgres_connection.CONNECT_SECONDS_MAX
 
 
 def wait_a_minute() -> None:
-    """From now on the checks and the process of a run have a minute, unless they are told how long."""
-    assert "muniment.guest.sandbox" not in sys.modules, "it has taken the limit already"
-    limits.PROCESS_S = _MINUTE_S  # pyright: ignore[reportAttributeAccessIssue] - final but for busy machines
+    """From now on the checks have a minute, unless they are told how long."""
     from muniment.guest import children  # noqa: PLC0415 - it takes the limit
     from muniment.operate.doctor import examination, front  # noqa: PLC0415 - it loads the sandbox
     from muniment.relayer.runner import pinning  # noqa: PLC0415 - likewise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -66,10 +65,11 @@ _NO_BYTE = "(memory.fill (i32.const 0) (i32.const 1) (i32.const 0))"
     ],
 )
 def test_fuel_ends_the_slowest_loops_before_their_time(body: str) -> None:
-    began_s = time.process_time()
-    done = run_here(module(body, pages=1024))
+    engine = new_engine()
+    _, code = compile_wasm(engine, module(body, pages=1024))
+    stopwatch = Stopwatch(engine, seconds=limits.GUEST_CPU_S * FUEL_HERE / limits.FUEL)
+    done = run(engine, RunJob(code, "{}", {}), lambda _: Answer(success=True), stopwatch.start, fuel=FUEL_HERE)
     assert (done.reason, done.fuel_used) == ("fuel", FUEL_HERE)
-    assert (time.process_time() - began_s) * limits.FUEL / FUEL_HERE < limits.GUEST_CPU_S
 
 
 @each_row(
