@@ -23,7 +23,6 @@ from muniment.relayer.schedule.agenda import RETRY_MS, Agenda
 from muniment.relayer.schedule.turns import Turns
 
 if TYPE_CHECKING:
-    from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
     from muniment.protocol.runs.texts import Engine
     from muniment.relayer.clock import RegistryClock
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from muniment.relayer.runner.caps import Caps
     from muniment.relayer.runner.funds import Funds
     from muniment.relayer.runner.results import Running
-    from muniment.relayer.schedule.due import Due
+    from muniment.relayer.schedule.turns import Turn
     from muniment.relayer.settings import RelayerSettings
 
 # The longest sleep between two looks, so that a step of the clock is noticed.
@@ -276,15 +275,16 @@ class Relayer:
 
     def _start_runs(self) -> None:
         while (turn := self.agenda.turns.take(self.steady_s())) is not None:
-            self._begin_task(self._run(*turn))
+            self._begin_task(self._run(turn))
 
     def _begin_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, signer: Address, due: Due) -> None:
-        """A turn: make a run, keep what became of it and publish that, then look at its trigger again."""
+    async def _run(self, turn: Turn) -> None:
+        """Make a run, keep what became of it and publish that, then look at its trigger again."""
+        due = turn.due
         began_s, code = self.steady_s(), LATE  # also for one that is cancelled
         try:
             outcome = await self.runner.attempt(due)
@@ -301,7 +301,7 @@ class Relayer:
             self.figures.fail("internal", "a run has failed", error, trigger=due.sig)
         finally:
             now_s = self.steady_s()
-            self.agenda.ended(signer, due, now_s - began_s, now_s)
+            self.agenda.ended(turn, now_s - began_s, now_s)
             self.planner.look_again(due, code, self._agreed_ms())
             self._changed.set()
 

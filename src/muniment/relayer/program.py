@@ -15,6 +15,7 @@ import httpx2
 from muniment.chains.catalogue import load_chains
 from muniment.chains.prices import PriceApi
 from muniment.client import AsyncRegistry, Retry
+from muniment.guest.limits import CHILDREN_MAX
 from muniment.outgoing import Outgoing
 from muniment.relayer.clock import RegistryClock
 from muniment.relayer.events.runs import EventRuns
@@ -34,6 +35,7 @@ from muniment.relayer.runner.funds import Funds
 from muniment.relayer.runner.pinning import Pins, nodes_of
 from muniment.relayer.runner.running import FunctionRunning
 from muniment.relayer.runner.settlers import Generations
+from muniment.relayer.schedule.turns import LEFT_BY_FUNCTION
 from muniment.tls import tls_context
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ async def assembled(
             figures=figures, engine=running.engine,
             events=events, funds=Funds(nodes=nodes, figures=figures, registry=registry if publishing is None else None),
             ask_time=registry.events.begin, steady_s=time.monotonic,
-            places=_PLACES_PER_CPU * (os.cpu_count() or 1),
+            places=min(CHILDREN_MAX, LEFT_BY_FUNCTION + _PLACES_PER_CPU * (os.cpu_count() or 1)),
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muniment.protocol.evm.address import Address
     from muniment.protocol.evm.signature import Signature
     from muniment.relayer.schedule.due import Due
-    from muniment.relayer.schedule.turns import Turns
+    from muniment.relayer.schedule.turns import Turn, Turns
 
 # The pause before a run that has no answer yet, or a publication that failed, is tried again.
 RETRY_MS: Final = 5_000
@@ -75,9 +75,10 @@ class Agenda:
             self._busy.add(due.sig)
         self.turns.put(function, signer, due)
 
-    def ended(self, signer: Address, due: Due, seconds: float, now_s: float) -> None:
-        """A run of this signer, which was taken from `turns`, ended after so many seconds."""
-        self.turns.ended(signer, seconds, now_s)
+    def ended(self, turn: Turn, seconds: float, now_s: float) -> None:
+        """A run, which was taken from `turns`, ended after so many seconds."""
+        due = turn.due
+        self.turns.ended(turn, seconds, now_s)
         if due.kind == EVENT:
             self._busy_events.discard((due.sig, due.payload))
         else:

@@ -5,9 +5,9 @@ The time is a parameter.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +17,25 @@ if TYPE_CHECKING:
 
 # The part of the time of all places together that one signer may take, where any signer is served.
 _SHARE: Final = 0.1
+# Where signers are named: the places that one leaves to the others, and that one function of it leaves.
+_LEFT_BY_SIGNER: Final = 1
+LEFT_BY_FUNCTION: Final = 2
+
+
+class Turn(NamedTuple):
+    """A run that begins, with what takes turns: its function, by the digest, and its signer."""
+
+    function: bytes
+    signer: Address
+    due: Due
 
 
 @dataclass(slots=True)
 class _Signer:
-    """How many runs of a signer wait and go on, and when the next may begin, in seconds."""
+    """How many runs of a signer wait, and go on by function, and when the next may begin, in seconds."""
 
     waiting: int = 0
-    running: int = 0
+    running: Counter[bytes] = field(default_factory=Counter[bytes])
     rests_until_s: float = 0.0
 
 
@@ -33,6 +44,7 @@ class Turns:
     """Runs that wait for one of `places`. With `is_open`, any signer is served: each has one place and a tenth of time.
 
     A run of `s` seconds on one of `n` places is followed by a rest that makes it a tenth of all time: `s * (10/n - 1)`.
+    Otherwise a signer leaves one place to the others, and one function of it leaves two, since a run may take minutes.
     """
 
     places: int
@@ -49,7 +61,7 @@ class Turns:
         self._functions.setdefault(function, OrderedDict()).setdefault(signer, deque()).append(due)
         self._signers.setdefault(signer, _Signer()).waiting += 1
 
-    def take(self, now_s: float) -> tuple[Address, Due] | None:
+    def take(self, now_s: float) -> Turn | None:
         """The next run to begin; None: no place is free, or every signer with waiting runs has to wait."""
         if self._running >= self.places:
             return None
@@ -65,14 +77,14 @@ class Turns:
         if not queues:
             del self._functions[function]
         self._signers[signer].waiting -= 1
-        self._signers[signer].running += 1
+        self._signers[signer].running[function] += 1
         self._running += 1
-        return signer, due
+        return Turn(function, signer, due)
 
-    def ended(self, signer: Address, seconds: float, now_s: float) -> None:
-        """A run of this signer ended after so many seconds."""
-        state = self._signers[signer]
-        state.running -= 1
+    def ended(self, turn: Turn, seconds: float, now_s: float) -> None:
+        """A run ended after so many seconds."""
+        state = self._signers[turn.signer]
+        state.running -= Counter((turn.function,))
         self._running -= 1
         state.rests_until_s = now_s + seconds * max(0.0, 1 / (_SHARE * self.places) - 1)
         for each in [name for name, held in self._signers.items() if self._is_idle(held, now_s)]:
@@ -97,9 +109,16 @@ class Turns:
         """Functions and signers with a run that may begin, the next one first."""
         for function, queues in self._functions.items():
             for signer in queues:
-                state = self._signers[signer]
-                if not self.is_open or (not state.running and now_s >= state.rests_until_s):
+                if self._may_begin(function, self._signers[signer], now_s):
                     yield function, signer
+
+    def _may_begin(self, function: bytes, signer: _Signer, now_s: float) -> bool:
+        if not signer.running:
+            return now_s >= signer.rests_until_s
+        return not self.is_open and (
+            signer.running.total() < self.places - _LEFT_BY_SIGNER
+            and signer.running[function] < self.places - LEFT_BY_FUNCTION
+        )
 
     @staticmethod
     def _is_idle(signer: _Signer, now_s: float) -> bool:
