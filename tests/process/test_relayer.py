@@ -19,6 +19,9 @@ import pytest
 
 import warm
 from builders import cron, once
+from guest_functions import bundle
+from guest_modules import CHASE, module
+from muniment.client import Bundle, KeySigner, Registry
 from provider_node import MadeChain, ProviderNode
 from relayer_attacks import HONEST, PING, event_of
 from relayer_site import SECONDS_MAX, Site, new_site
@@ -105,6 +108,22 @@ def test_a_second_relayer_on_one_journal_is_refused(site: Site) -> None:
         first.send_signal(signal.SIGTERM)
         first.communicate(SECONDS_MAX)
     assert first.returncode == 0
+
+
+def test_a_single_step_ends_in_order_and_keeps_the_run_that_it_was_making(site: Site) -> None:
+    # Dependent loads: its fuel lasts for a minute at least.
+    made = bundle("endless", "B")
+    with Registry(site.service.url, signer=KeySigner((7).to_bytes(32))) as registry:
+        cid = str(registry.functions.deploy(Bundle(made.manifest, module(CHASE, pages=1024))).cid)
+    sig = site.sign(cid=cid, inputs={}, input={})
+    process = site.start("relayer", "--once")
+    site.wait_until(
+        lambda: "In the journal the run of" in site.run("relayer", "explain", sig).stdout, "the run is not planned"
+    )
+    process.terminate()
+    assert process.wait(SECONDS_MAX) == 1, site.log()
+    assert [line for line in site.log().splitlines() if "error" in line.lower() or "Traceback" in line] == []
+    assert "is planned and has no result yet" in site.run("relayer", "explain", sig).stdout
 
 
 @dataclass

@@ -27,6 +27,13 @@ NEW: Final = """
 PIN: Final = '(func (export "__pin") (param i32) (result i32) (local.get 0))'
 # As much as takes a tenth of a second at most.
 FUEL_HERE: Final = 50_000_000
+# Loads of which each needs the one before, from all over the memory, so that neither caches nor page tables have it.
+CHASE: Final = (
+    "(local $p i32) (loop $i (i32.store (i32.shl (local.get $p) (i32.const 6)) (i32.shl (i32.and (i32.add (i32.mul "
+    "(local.get $p) (i32.const 1664525)) (i32.const 1013904223)) (i32.const 1048575)) (i32.const 6))) (local.set $p "
+    "(i32.add (local.get $p) (i32.const 1))) (br_if $i (i32.lt_u (local.get $p) (i32.const 1048576)))) "
+    f"(loop $more (local.get $p) {'(i32.load)' * 100} (local.set $p) (br $more))"
+)
 _ENGINE: Final = new_engine()
 
 

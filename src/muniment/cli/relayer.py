@@ -115,7 +115,7 @@ async def _work(options: _Options) -> int:
         printing = Printing(output.print_json) if options.dry else None
         async with assembled(settings, sandbox, publishing=printing) as made:
             if options.once:
-                return int(not await made.once())
+                return int(not await output.until_stopped(made.once()))
             await _serve(made, settings)
             return 0
 

@@ -115,16 +115,27 @@ class Relayer:
                 for chain_id in self.events.chains:
                     group.create_task(self._read_events(chain_id, self.events.step))
                     group.create_task(self._read_events(chain_id, self.events.step_others))
-        finally:  # before the journal is closed
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            await self._cancel_runs()
 
     async def once(self) -> bool:
         """One step: publish what was left, run what is due, publish it. Whether nothing is left.
 
-        Raises the errors of the client while it reads the triggers.
+        Cancelled, it cancels runs that go on, which are made again later. Raises the errors of the client while it
+        reads the triggers.
         """
+        try:
+            return await self._once()
+        finally:
+            await self._cancel_runs()
+
+    async def _cancel_runs(self) -> None:
+        """Before the journal and the clients are closed, which they use."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _once(self) -> bool:
         await self._measure_gas()
         await self._begin()
         await self.outbox.publish_left()

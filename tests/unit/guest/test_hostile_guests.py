@@ -7,7 +7,7 @@ import json
 import pytest
 
 from each_row import each_row
-from guest_modules import FUEL_HERE, NEW, Texts, module, run_here
+from guest_modules import CHASE, FUEL_HERE, NEW, Texts, module, run_here
 from muniment.guest import limits
 from muniment.guest.engine import compile_wasm, new_engine
 from muniment.guest.frames import RunJob
@@ -45,13 +45,6 @@ def test_a_loop_without_end_is_interrupted_when_the_computing_time_is_over() -> 
     assert (done.reason, done.fuel_used) == ("time", 0)  # it is not known
 
 
-# Loads of which each needs the one before, from all over the memory, so that neither caches nor page tables have it.
-_CHASE = (
-    "(local $p i32) (loop $i (i32.store (i32.shl (local.get $p) (i32.const 6)) (i32.shl (i32.and (i32.add (i32.mul "
-    "(local.get $p) (i32.const 1664525)) (i32.const 1013904223)) (i32.const 1048575)) (i32.const 6))) (local.set $p "
-    "(i32.add (local.get $p) (i32.const 1))) (br_if $i (i32.lt_u (local.get $p) (i32.const 1048576)))) "
-    f"(loop $more (local.get $p) {'(i32.load)' * 100} (local.set $p) (br $more))"
-)
 _NO_BYTE = "(memory.fill (i32.const 0) (i32.const 1) (i32.const 0))"
 
 
@@ -61,7 +54,7 @@ _NO_BYTE = "(memory.fill (i32.const 0) (i32.const 1) (i32.const 0))"
     [
         f"(loop $more {'(drop (memory.grow (i32.const 60000)))' * 100} (br $more))",
         f"(loop $more {_NO_BYTE * 100} (br $more))",
-        _CHASE,
+        CHASE,
     ],
 )
 def test_fuel_ends_the_slowest_loops_before_their_time(body: str) -> None:
