@@ -38,6 +38,8 @@ def run(*options: str) -> Result:
     ("options", "config"),
     [
         (["--schedule", "0 0 * * *"], {"type": 0, "schedule": "0 0 * * *", "delta": "5m"}),
+        (["--schedule", "* * * * *"], {"type": 0, "schedule": "* * * * *", "delta": "1m"}),
+        (["--schedule", "* * * * *", "--delta", "4m"], {"type": 0, "schedule": "* * * * *", "delta": "4m"}),
         (["--once"], {"type": 2, "delta": "5m", "startDate": 0}),
         (["--once", "--at", "2026-01-31T12:00", "--delta", "1h"],
          {"type": 2, "delta": "1h", "startDate": 1_769_860_800_000}),

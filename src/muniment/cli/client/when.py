@@ -33,7 +33,7 @@ def when_options(command: Command) -> Command:
     """Add the options that say when a trigger runs, and until when."""
     for option in (
         click.option("--end", show_default=_END, help="When it ends: 30d, 12h, 2027-01-31 or never."),
-        click.option("--delta", show_default=_DELTA, help="How late a run may start."),
+        click.option("--delta", show_default="interval of the schedule, at most 5m", help="How late a run may start."),
         click.option("--config", "config_json", metavar="JSON", help="The configuration, with delta and endDate."),
         click.option("--at", metavar="TIME", help="With --once: not before 2027-01-31T12:00, or 12h from now."),
         click.option("--once", "is_once", is_flag=True, help="Run once, as soon as possible."),
@@ -55,6 +55,8 @@ def given_options(flags: Mapping[str, Any]) -> list[str]:
 
 def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that the options say. Raises `ValueError`, `Refusal`."""
+    from muniment.protocol.triggers.schedule import usual_delta
+
     kinds = [name for name in _KINDS if flags[name]]
     if not kinds:
         raise ValueError(f"say when it runs: one of {', '.join(_KINDS.values())}")
@@ -68,7 +70,8 @@ def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     end = end_ms(flags["end"] or _END)
     if flags["end"] != "never" and end <= time.time_ns() // 1_000_000:
         raise ValueError(f"--end {flags['end']} is in the past")
-    shared = {"delta": flags["delta"] or _DELTA, "endDate": end}
+    usual = usual_delta(flags["schedule"]) if flags["schedule"] else _DELTA
+    shared = {"delta": flags["delta"] or usual, "endDate": end}
     if flags["schedule"]:
         return {"type": 0, "schedule": flags["schedule"], **shared}
     if flags["on_event"]:

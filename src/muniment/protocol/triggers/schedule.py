@@ -25,6 +25,8 @@ CRON_LENGTH_MAX: Final = 100
 _SCHEDULES_KEPT: Final = 1_024
 # 52 weeks: a run that is a year late is of no use.
 DELTA_SECONDS_MAX: Final = 52 * 7 * 86_400
+# Functions give their intents a few minutes: a later run may come to nothing.
+_USUAL_MINUTES: Final = 5
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE_MS: Final = 60_000
@@ -95,6 +97,17 @@ def _walked(plain: str, after_ms: int, count: int, end_ms: int) -> list[int]:
     except (OverflowError, ValueError):  # past the year 9999, as far as datetime goes
         return runs
     return runs
+
+
+def usual_delta(text: str) -> str:
+    """The shortest time between two minutes of a schedule, at most `5m`. Raises `InvalidConfig`.
+
+    A run may be late by so much unless its owner says otherwise: then one tick at a time can run.
+    """
+    plain = _plain(text).split()[0]
+    minutes = set(range(60) if plain == "*" else map(int, plain.split(",")))
+    steps = (step for step in range(1, _USUAL_MINUTES) if any((each + step) % 60 in minutes for each in minutes))
+    return f"{next(steps, _USUAL_MINUTES)}m"
 
 
 def last_run(text: str, at_ms: int) -> int | None:

@@ -11,6 +11,9 @@ const PRESETS = [
   ["0 9 * * 1", "Mondays at 09:00"], ["0 0 1 * *", "On the first of the month"], ["", "Own"],
 ];
 const CRON_FIELDS = ["Minute", "Hour", "Day of month", "Month", "Weekday"];
+const HOUR = 60;
+// Functions give their intents a few minutes: a later run may come to nothing.
+const LATE_MINUTES = 5;
 const UNITS = /** @type {[string, string][]} */ ([["s", "seconds"], ["m", "minutes"], ["h", "hours"], ["d", "days"], ["w", "weeks"]]);
 const TOPICS_MAX = 4;
 const MINUTE_MS = 60_000;
@@ -36,8 +39,21 @@ export function configField() {
   };
   kind.node.addEventListener("input", show);
   show();
+  // Until its owner says otherwise, a run may be late by the interval of the schedule.
+  const usual = () => {
+    const minutes = /** @type {HTMLInputElement | null} */ (parts[CRON]?.node.querySelector(".five input"))?.value.trim();
+    return `${select.value === String(CRON) ? shortest(minutes || "*") : LATE_MINUTES}m`;
+  };
+  let last = usual();
+  delta.write(last);
+  const node = element("div", {}, kind.node, ...Object.values(parts).map((part) => part.node), delta.node, end.node);
+  node.addEventListener("input", () => {
+    const fields = /** @type {NodeListOf<HTMLInputElement>} */ (delta.node.querySelectorAll("input, select"));
+    const isUsual = [...fields].map((field) => field.value).join("") === last;
+    if (last !== (last = usual()) && isUsual) delta.write(last);
+  });
   return {
-    node: element("div", {}, kind.node, ...Object.values(parts).map((part) => part.node), delta.node, end.node),
+    node,
     read: () => {
       const type = Number(checked(kind));
       const part = /** @type {object} */ (checked(/** @type {Field} */ (parts[type])));
@@ -47,11 +63,28 @@ export function configField() {
       const type = value.type ?? CRON;
       kind.write(type);
       parts[type]?.write(value);
-      if (value.delta !== undefined) delta.write(value.delta);
+      last = usual();
+      delta.write(value.delta ?? last);
       if (value.endDate !== undefined) end.write(value.endDate);
       show();
     },
   };
+}
+
+/**
+ * The shortest time between two minutes of a schedule, at most five minutes: `usual_delta` of the command line.
+ * @param {string} minutes the field of the schedule
+ */
+function shortest(minutes) {
+  const due = new Set();
+  for (const part of minutes.split(",")) {
+    const [all, first, end, step] = /^(?:[*?]|([0-9]+)(?:-([0-9]+))?)(?:\/([0-9]+))?$/.exec(part) ?? [];
+    if (!all) return LATE_MINUTES;
+    const to = Number(end ?? (first && !step ? first : HOUR));
+    for (let minute = Number(first ?? 0); minute <= to && minute < HOUR; minute += Number(step ?? 1) || HOUR) due.add(minute);
+  }
+  const steps = Array.from({ length: LATE_MINUTES }, (_, at) => at + 1);
+  return steps.find((step) => [...due].some((minute) => due.has((minute + step) % HOUR))) ?? LATE_MINUTES;
 }
 
 /** @returns {Field} */
@@ -158,9 +191,6 @@ function delay() {
     return typed;
   }, "", { inputmode: "numeric", size: 6 });
   const unit = choice("Unit", UNITS, "/config/delta#unit", "", String);
-  // Functions give their intents a few minutes: a later run may come to nothing.
-  count.write("5");
-  unit.write("m");
   return {
     node: element("div", { class: "two" }, count.node, unit.node),
     read: () => `${checked(count)}${unit.read()}`,
