@@ -184,6 +184,14 @@ async def test_each_event_runs_once(world: World) -> None:
     assert all(output["recorded"] for each in runs for output in each["outputs"])
 
 
+async def test_a_step_runs_all_events_of_a_wallet_however_few_places_there_are(world: World) -> None:
+    assert await world.step()
+    for answer in range(40):
+        world.update(answer)
+    assert await world.step()
+    assert sorted(world.echo.ran) == [*range(40)]
+
+
 async def test_an_event_waits_for_its_confirmations(world: World) -> None:
     assert await world.step(confirmations=2)
     world.update(7)

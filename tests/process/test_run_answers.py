@@ -111,10 +111,11 @@ async def test_a_node_without_the_state_of_the_block_makes_the_run_incomplete(no
             return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": "missing trie node"}}
         return answer
 
-    answers = run(nodal, nodal.pins(nodal.node(pruned)))
+    pins = nodal.pins(nodal.node(pruned))
     with pytest.raises(Incomplete) as caught:
-        await answers(balance_call(OWNER))
-    assert caught.value.code == "no-answer"
+        await run(nodal, pins)(balance_call(OWNER))
+    assert (caught.value.code, "missing trie node" in caught.value.text) == ("no-answer", True)
+    assert pins.nodes[CHAIN_ID].nodes[0].rests_until_s == 0, "it may have the logs that others wait for"
 
 
 def failing(code: int, message: str, method: str = "eth_call") -> Callable[[Json, Json], Json]:
@@ -195,9 +196,11 @@ async def test_a_node_whose_quota_is_used_up_rests_and_the_others_answer(nodal: 
 
 async def test_a_node_that_takes_no_hash_of_a_block_is_said_to_take_none(nodal: Nodal) -> None:
     refusal = failing(-32602, "invalid argument 1: cannot unmarshal object into string", "eth_getBalance")
+    pins = nodal.pins(nodal.node(refusal))
     with pytest.raises(Incomplete) as caught:
-        await run(nodal, nodal.pins(nodal.node(refusal)))(balance_call(OWNER))
+        await run(nodal, pins)(balance_call(OWNER))
     assert "EIP-1898" in caught.value.text
+    assert pins.nodes[CHAIN_ID].nodes[0].rests_until_s == 0, "it answers all else"
 
 
 async def test_a_node_that_gives_a_call_less_gas_is_named_and_its_lack_of_gas_is_no_answer(nodal: Nodal) -> None:

@@ -109,7 +109,7 @@ class Planner:
                 self.ledger.note(gap_of(entry.due)._replace(why="resting" if rested else "gap"), now_ms)
         entries = self.journal.waiting_events(_EVENTS_AT_ONCE, places, now_ms)
         new = [each for each in entries if not self.agenda.has_event(each.sig, each.payload)]
-        self._has_more = bool(new)
+        self._has_more = bool(entries)  # also where all wait already: others of theirs may come after them
         for entry in new:
             tracked = self.following.tracked.get(entry.sig)
             known = self.journal.known(entry.sig)

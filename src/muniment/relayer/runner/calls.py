@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from muniment.chains.agreeing import REFUSED_CALL
 from muniment.chains.gas import CALL_GAS_MAX
-from muniment.chains.rpc import Call, Failed, check_given
+from muniment.chains.rpc import Call, Failed
 from muniment.chains.verdicts import takes_no_hash
 from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.hex import HexString, data_of, quantity_of
@@ -70,11 +70,11 @@ async def _returned_by(nodes: Nodes, node: Node, pin: Pin, calls: Sequence[Wante
             # questions rests for those.
             raise Unreachable(REFUSED_CALL, error.told) from None
         raise
-    if isinstance(first, Failed) and any(each is first for each in answers):
-        raise Unreachable(REFUSED_CALL, first.message)  # one error for all
-    if isinstance(first, Failed) and takes_no_hash(first.code, first.message):
-        raise Unreachable("refused", f"the node does not take the hash of a block (EIP-1898): {first.message}")
-    check_given(first)
+    if isinstance(first, Failed):
+        # The node may lack the state of the block, or not take its hash. It may answer all else, such as for logs.
+        takes = not takes_no_hash(first.code, first.message)
+        words = "" if takes else "the node does not take the hash of a block (EIP-1898): "
+        raise Unreachable(REFUSED_CALL, words + first.message)
     if quantity_of(first) is None:
         raise Unreachable("garbage", "no balance")
     return tuple(_returned(node, answer) for answer in answers)
