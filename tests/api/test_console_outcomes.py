@@ -109,7 +109,8 @@ async def test_runs_that_came_to_nothing_are_counted_and_aborts_are_declined(
     clock.advance(minutes=2)  # its intent does not come any more
     reasons = {
         "no relayer of this operator ran then": 1, "the function used up its fuel": 1,
-        "the fee of this operator is above the trigger's executionFeeLimit": 1, "its intent was not recorded here": 1,
+        "the fee of this operator is above the trigger's executionFeeLimit": 1,
+        "too late when published, or refused": 1,
     }  # fmt: skip
     for path in pages_of(trigger):
         shown = await text_of(reader, path)
@@ -120,7 +121,7 @@ async def test_runs_that_came_to_nothing_are_counted_and_aborts_are_declined(
     assert "declined by the function 2" in counted
     every = await text_of(reader, "/console/runs")
     assert every.count("declined“the price is too high”") == 2
-    assert "1 intentnot recorded here: published 17 minutes after it was due" in every
+    assert "1 intenttoo late when published: 17 minutes after it was due" in every
     assert "The function declined to act. “the price is too high”" in await text_of(
         reader, f"/console/runs/{hashes[3]}"
     )
@@ -137,14 +138,15 @@ async def test_a_run_says_that_it_was_published_too_late_for_its_intent(
     assert "Not carried out" not in await text_of(reader, page)  # its intent may still come
     clock.advance(minutes=1)
     shown = await text_of(reader, page)
-    assert "Not carried out: its intent is not recorded here, published 9 minutes after it was due." in shown
+    assert "Not carried out: its intent was too late when published: 9 minutes after it was due." in shown
+    assert f"{HASH}too late when published" in shown
     in_time = run_of(trigger, clock.now_ms)
     draft = IntentDraft(1, in_time.timestamp // 1000 + 300, {"configSig": trigger["sig"], "user": OWNER.address})
     sends = run_of(trigger, clock.now_ms, result="intents", outputs=[{"hash": draft.hash}])
     ok(await reader.post("/executions", json=body_of(sends), headers=operator.headers))
     await operator.recorded(draft.saying(executionHash=hash_of(sends)))
     shown = await text_of(reader, page)
-    assert "not recorded here, too late when published: 9 minutes after it was due, and the function gives" in shown
+    assert "its intent was too late when published: 9 minutes after it was due, and the function gives" in shown
     assert "gives its intents 5 minutes." in shown
     assert "Not carried out" not in await text_of(reader, f"/console/runs/{hash_of(sends)}")
     wizard = (await reader.get(f"/console/triggers/new?functionCid={trigger['functionCid']}")).text

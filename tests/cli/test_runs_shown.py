@@ -11,6 +11,7 @@ import pytest
 
 from middle import Answered, Asked, Forward, Middle, before
 from muniment.protocol.runs.payloads import EventPayload, event_payload
+from muniment.protocol.wire import moment
 from run_bodies import RELAYER, SIG, answered, new_run
 from service import Service
 from using import Person
@@ -48,7 +49,7 @@ def test_show_says_result_time_blocks_questions_intents_and_relayers(person: Per
     record["outputs"][1]["recorded"] = False
     text = shown(person, middle, record)
     for words in (
-        "outcome not carried out: its intent was not recorded here; published ", " after it was due",
+        "outcome not carried out: its intent was not recorded here: published ", " after it was due",
         f"trigger {SIG}", "2026-11-20T", ", cron", "result intents", "status valid, 1 validation (as the service says)",
         f"{OUTPUTS[0]['hash']} (as", f"{OUTPUTS[1]['hash']}, not recorded here (as", "chain 8453, block 38000000, 0x02",
         f'tokenPrice address {RELAYER}, chainId 8453: ["1000000000000000000"]',
@@ -57,6 +58,15 @@ def test_show_says_result_time_blocks_questions_intents_and_relayers(person: Per
         assert words in text, words
     with middle.behaving(telling(record)):
         assert json.loads(person.done("runs", "show", record["hash"]))["hash"] == record["hash"]
+
+
+def test_an_intent_of_a_run_that_was_published_late_came_too_late(person: Person, middle: Middle) -> None:
+    record = answered(new_run(result="intents", outputs=OUTPUTS))
+    record["outputs"][1]["recorded"] = False
+    record["createdAt"] = moment(record["timestamp"] + 600_000)
+    text = shown(person, middle, record)
+    assert "outcome not carried out: its intent was too late when published: 10 minutes after it was due" in text
+    assert f"{OUTPUTS[1]['hash']}, too late when published (as" in text
 
 
 REASONS: dict[str, tuple[dict[str, Any], str]] = {

@@ -110,12 +110,17 @@ def _outcome(run: Run) -> str:
 
 
 def _why(run: Run) -> str:
-    """The words of a function that declined, the code of another reason, or that the intent is not recorded."""
-    from muniment.protocol.runs.outcomes import is_lost
-
+    """The words of a function that declined, the code of another reason, or that the intent came too late."""
     if run.reason:
         return (_outcome(run) != run.result and run.reason.text) or run.reason.code
-    return "intent not recorded" if is_lost(run, now_ms()) else ""
+    return _lateness(run).partition(":")[0]
+
+
+def _lateness(run: Run) -> str:
+    """Why an intent of a run is not recorded; empty where all are, or may still be."""
+    from muniment.protocol.runs.outcomes import is_lost, lateness
+
+    return lateness(run) if is_lost(run, now_ms()) else ""
 
 
 def _columns(*, whole: bool) -> list[Column]:
@@ -133,11 +138,12 @@ def _columns(*, whole: bool) -> list[Column]:
 
 
 def _members(run: Run) -> dict[str, str]:
+    lost = _lateness(run).partition(":")[0] or "not recorded here"
     shown = {
         "hash": run.hash, "trigger": run.trigger_sig, "due": _due(run), "result": _result(run), **_came_of(run),
         "status": f"{run.status}, {counted(run.validations, 'validation')} {_CLAIMED}",
         "intents": "\n".join(
-            f"{each.hash}{'' if each.recorded else ', not recorded here'} {_CLAIMED}" for each in run.outputs
+            f"{each.hash}{'' if each.recorded else f', {lost}'} {_CLAIMED}" for each in run.outputs
         ),
         **read_and_logged(run),
         "relayers": "\n".join(f"{_relayer(each)} {_CLAIMED}" for each in run.records),
@@ -172,13 +178,11 @@ def _due(run: Run) -> str:
 
 def _came_of(run: Run) -> dict[str, str]:
     """That a run was declined, or why it was not carried out; empty for any other."""
-    from muniment.protocol.runs.outcomes import is_lost, lateness
-
     if _outcome(run) != run.result:
         return {"outcome": f"{_outcome(run)} by the function"}
-    lost = f"; {lateness(run)}" if run.outputs and is_lost(run, now_ms()) else ""
-    words = sum_up([run]).partition(": ")[2]
-    return {"outcome": f"not carried out: {words}{lost}"} if words else {}
+    late = _lateness(run)
+    words = f"its intent was {late}" if late else sum_up([run]).partition(": ")[2]
+    return {"outcome": f"not carried out: {words}"} if words else {}
 
 
 def _result(run: Run) -> str:

@@ -26,6 +26,7 @@ NO_OFFER: Final = "no solver made an offer"
 _MEANINGS: Final = {(str(name), str(code)): words for name, codes in REASONS.items() for code, words in codes.items()}
 # A relayer publishes the intents of a run right after the run, and tries again for some seconds.
 PUBLISHED_MS: Final = 60_000
+_LIFE_S: Final = 300
 
 
 def why_undone(status: str, *, has_offers: bool, is_sent: bool) -> str:
@@ -53,7 +54,7 @@ def outcome_of(result: str, reason: str | None) -> str:
 def why_run_undone(result: str, reason: str | None, *, is_lost: bool) -> str:
     """Why a run was not carried out; empty for any other. `is_lost`: its intent is not recorded."""
     if result == "intents":
-        return "its intent was not recorded here" if is_lost else ""
+        return "too late when published, or refused" if is_lost else ""
     if outcome_of(result, reason) not in _UNDONE_RESULTS:
         return ""
     return _MEANINGS.get((result, reason or ""), reason or result)
@@ -69,15 +70,16 @@ def is_lost(run: Run, now_ms: int) -> bool:
 
 
 def lateness(run: Run, life_s: int | None = None) -> str:
-    """When the intents of a run were published, and whether that was too late.
+    """When the intents of a run that are not recorded were published, after the words `too late when published`.
 
-    `life_s` is how long after a due time its intents are good, if that is known.
+    `life_s` is how long after a due time its intents are good, if that is known; most functions give five minutes.
+    Where that was in time, it begins with `not recorded here`.
     """
     late_s = max(ms_of(run.created_at) - run.timestamp, 0) // 1_000
-    if life_s is not None and late_s >= life_s:
-        lives = f"the function gives its intents {span(life_s)}"
-        return f"too late when published: {span(late_s)} after it was due, and {lives}"
-    return f"published {span(late_s)} after it was due"
+    if late_s < (life_s or _LIFE_S):
+        return f"not recorded here: published {span(late_s)} after it was due"
+    lives = f", and the function gives its intents {span(life_s)}" if life_s else ""
+    return f"too late when published: {span(late_s)} after it was due{lives}"
 
 
 def span(seconds: int) -> str:

@@ -166,9 +166,9 @@ def outcome_line(run: Run) -> str:
 
 
 def _words(run: Run, now_ms: int) -> Html | None:
-    """What a function said when it declined, or that an intent is not recorded."""
+    """What a function said when it declined, or that an intent came too late or is not recorded."""
     if is_lost(run, now_ms):
-        return html('<span class="sub">not recorded here: {}</span>', lateness(run))
+        return html('<span class="sub">{}</span>', lateness(run))
     return html('<span class="sub">{}</span>', words) if (words := said(run)) else None
 
 

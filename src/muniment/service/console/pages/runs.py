@@ -92,14 +92,15 @@ async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
     function = known.function(str(trigger.function_cid))
     name = function.name if function else shortened(str(trigger.function_cid))
     does, outcome = trigger_line(trigger, known.tokens, known.chains), rows.outcome_line(run)
+    late = await _lateness(context, run, now_ms)
     body = html(
         '<a class="back" href="{}console/runs">Runs</a>{}{}{}{}{}{}{}{}{}{}{}{}{}',
         root, heading(
             html("Run of {} <small>{}</small>", strange(name), outcome), end=state(rows.outcome(run)), level=1
         ),
         html("<p>{}</p>", does) if does else None, note(trigger),
-        _why(run), await _lost(context, run, now_ms), _facts(run, trigger, root, now_ms), _conflicts(run, root),
-        html("{}{}", heading("Intents"), _outputs(run, root)),
+        _why(run), _lost(late), _facts(run, trigger, root, now_ms), _conflicts(run, root),
+        html("{}{}", heading("Intents"), _outputs(run, root, late)),
         html("{}{}", heading("Questions and answers"), _questions(run.inputs or ())),
         html("{}{}", heading("Read at"), _blocks(run, context.chains)),
         html("{}{}", heading("Logs"), _logs(run)),
@@ -109,12 +110,11 @@ async def run_page(context: Context, request: Request, hash: Bytes32) -> Page:
     return Page(f"Run of {seen(name)}, {outcome} · {hash[:10]}", body, "runs", f"{root}executions/{hash}")
 
 
-async def _lost(context: Context, run: Run, now_ms: int) -> Html | None:
-    """Why an intent of the run is not recorded, as far as the records show it."""
+async def _lateness(context: Context, run: Run, now_ms: int) -> str:
+    """Why an intent of the run is not recorded, as far as the records show it; empty where all are, or may still be."""
     if not is_lost(run, now_ms):
-        return None
-    words = lateness(run, await life_of(context.list_reader(), [run.trigger_sig.raw]))
-    return html('<p class="note">Not carried out: its intent is not recorded here, {}.</p>', words)
+        return ""
+    return lateness(run, await life_of(context.list_reader(), [run.trigger_sig.raw]))
 
 
 def _why(run: Run) -> Html | None:
@@ -189,13 +189,18 @@ def _conflicts(run: Run, root: str) -> Html | None:
     )  # fmt: skip
 
 
-def _outputs(run: Run, root: str) -> Html:
+def _lost(late: str) -> Html | None:
+    return html('<p class="note">Not carried out: its intent was {}.</p>', late) if late else None
+
+
+def _outputs(run: Run, root: str, late: str) -> Html:
     if not run.outputs:
         return html('<p class="empty">This run sent none.</p>')
+    lost = html('<span class="faint">{}</span>', late.partition(":")[0] or "not recorded here")
     lines = [
         (
             identifier(each.hash, f"{root}console/intents/{each.hash}" if each.recorded else "", whole=True),
-            html("recorded") if each.recorded else html('<span class="faint">not recorded here</span>'),
+            html("recorded") if each.recorded else lost,
         )
         for each in run.outputs
     ]
