@@ -15,6 +15,7 @@ from golden import ROOT
 from conformance import document
 from each_row import each_row
 from muniment.chains.catalogue import load_chains
+from muniment.protocol.runs.reasons import REASONS
 from muniment.relayer.settings import load_relayer_settings
 from muniment.service.context import Context
 from muniment.service.http.problems import all_refusals
@@ -61,6 +62,14 @@ def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
         known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
     named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}
     assert named - {name.removesuffix("_FILE") for name in known} == set()
+
+
+def test_the_reasons_of_each_result_are_in_its_row() -> None:
+    page = (ROOT / "docs" / "use" / "runs.md").read_text("utf-8").partition("## Reasons")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)`.*?\| (.+) \|$", page, re.MULTILINE)
+    for result, reasons in REASONS.items():
+        named = " ".join(codes for name, codes in rows if name == result)
+        assert re.findall(r"`([a-z-]+)`", named) == list(reasons), result
 
 
 def test_a_file_that_a_page_calls_new_need_not_exist() -> None:
