@@ -12,8 +12,9 @@ from muniment.protocol.triggers.typed_data import CRON, EVENT
 from muniment.protocol.triggers.words import fee_in_words
 from muniment.protocol.visible import visible
 from muniment.protocol.wire import moment
-from muniment.relayer.journal.entries import State
+from muniment.relayer.journal.entries import TOLD_MS, State
 from muniment.relayer.schedule.due import Plan, Seen
+from muniment.relayer.schedule.rests import rests_until
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -65,8 +66,9 @@ def explain(
     is_over = trigger.deactivate_sig is not UNSET or (known is not None and known.ended_ms is not None)
     if is_over:
         ticks, next_ms = [], None
+    learned = [] if known is None or is_over else _learned(plan, known, now_ms)
     kept = () if told is None else map(_entry, told.entries)
-    return Explanation([*reasons, *ticks, *kept, *_runs(runs)], next_ms)
+    return Explanation([*reasons, *ticks, *learned, *kept, *_runs(runs)], next_ms)
 
 
 def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Known | None, now_ms: int) -> list[str]:
@@ -89,8 +91,11 @@ def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Kno
             f"The fee of this relayer, {fee_in_words(str(fee))}, is above its executionFeeLimit, "
             f"{fee_in_words(str(limit))}."
         )
-    if known is not None and known.rests_until_ms > now_ms:
-        found.append(f"It rests until {moment(known.rests_until_ms)} after {known.failures} failures in a row.")
+    if known is not None and (until_ms := rests_until(known.rests_until_ms, now_ms)) > now_ms:
+        found.append(
+            f"It rests until {moment(until_ms)} after {known.failures} failures in a row; what is due until then and "
+            "cannot run later is missed (resting)."
+        )
     elif known is not None and known.failures:
         found.append(f"It has failed {_counted(known.failures, 'time')} in a row.")
     return found
@@ -111,9 +116,13 @@ def _times(plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int
     look = plan.look(seen, now_ms)
     found: list[str] = []
     if look.due is not None:
-        found.append(f"The run of {moment(look.due.timestamp_ms)} may start now, until {moment(look.due.until_ms)}.")
+        may = f"The run of {moment(look.due.timestamp_ms)} may start now, until {moment(look.due.until_ms)}"
+        order = ": runs of ticks that are still open follow one another, the oldest first" if plan.kind == CRON else ""
+        found.append(f"{may}{order}.")
     found += [
-        f"{_counted(gap.ticks, 'run')} missed, from {moment(gap.from_ms)} to {moment(gap.to_ms)}." for gap in look.gaps
+        f"{_counted(gap.ticks, 'run')} missed, from {moment(gap.from_ms)} to {moment(gap.to_ms)}: "
+        f"{REASONS['missed'][gap.why]}."
+        for gap in look.gaps
     ]
     next_ms = look.wake_ms if plan.kind == CRON or look.due is None else None
     if next_ms is not None:
@@ -123,9 +132,29 @@ def _times(plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int
     return found, next_ms
 
 
+def _learned(plan: Plan, known: Known, now_ms: int) -> list[str]:
+    """What earlier runs mean for later ones."""
+    seen, learned = known.seen, list[str]()
+    if seen.life_ms:
+        learned.append(
+            f"A run was too late for its intents, which are good for {seen.life_ms // 1_000} seconds after it is due: "
+            f"later runs start at most {seen.late_ms(plan.delta_ms) // 1_000} seconds late."
+        )
+    if seen.sent_ms and plan.kind == CRON:
+        learned.append(f"Its last run with intents ended at {moment(seen.sent_ms)}: what was due before is overtaken.")
+    if known.told_ms and 0 <= now_ms - known.told_ms < TOLD_MS:
+        learned.append(f"At {moment(known.told_ms)} it was noted that runs are skipped; that is said once an hour.")
+    return learned
+
+
 def _entry(entry: Entry) -> str:
     result = f" ({entry.result})" if entry.result else ""
-    return f"In the journal the run of {moment(entry.timestamp_ms)} {_STATES[entry.state]}{result}."
+    waits = ""
+    if entry.state is State.PLANNED and entry.tries:
+        is_over = entry.next_ms > entry.until_ms
+        next_try = "there is no further try" if is_over else f"next try at {moment(entry.next_ms)}"
+        waits = f": tried {_counted(entry.tries, 'time')}, {entry.answer}; {next_try}"
+    return f"In the journal the run of {moment(entry.timestamp_ms)} {_STATES[entry.state]}{result}{waits}."
 
 
 def _runs(runs: Sequence[Run]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 from msgspec.structs import replace
 
-from muniment.relayer.journal.entries import State
+from muniment.relayer.journal.entries import TOLD_MS, State
 from muniment.relayer.journal.sqlite import Journal
 from muniment.relayer.runner.content import Content
 from muniment.relayer.runner.notes import gap_of, life_of, lifetime, missed, reason_of, skipped
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from muniment.relayer.journal.entries import Entry
     from muniment.relayer.runner.caps import Caps
     from muniment.relayer.schedule.due import Due
-
-# A note says once an hour that the runs of a trigger are skipped.
-_TOLD_MS: Final = 3_600_000
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +94,7 @@ class Ledger:
     def tell(self, due: Due, code: RunReasonCode, text: str, now_ms: int) -> None:
         """Note events of a trigger that are not planned, the last of which is `due`, at most once an hour."""
         known, entry = self.journal.known(due.sig), self.journal.entry(due.sig, due.kind, due.payload)
-        if entry is not None or known is None or 0 <= now_ms - known.told_ms < _TOLD_MS:
+        if entry is not None or known is None or 0 <= now_ms - known.told_ms < TOLD_MS:
             return
         run = skipped(due, code, self.engine)
         if code == "nodes-differ":
@@ -111,7 +108,7 @@ class Ledger:
     def _skip(self, due: Due, code: RunReasonCode, now_ms: int) -> Entry | None:
         """Note a run that is skipped; for reasons that stay, once an hour."""
         known, is_told = self.journal.known(due.sig), code != "other-block"
-        if is_told and known is not None and 0 <= now_ms - known.told_ms < _TOLD_MS:
+        if is_told and known is not None and 0 <= now_ms - known.told_ms < TOLD_MS:
             self.journal.give_up(due, is_decided=True)
             return None
         _log.warning("runs are skipped", trigger=due.sig, reason=code)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ORPHANED: Final = "orphaned"
 # The longest rest of a trigger. A later end of one is that of a clock which went back.
 REST_MS_MAX: Final = 3_600_000
+# A note says once an hour that the runs of a trigger are skipped.
+TOLD_MS: Final = 3_600_000
 
 
 class State(IntEnum):
