@@ -49,6 +49,8 @@ class Echo:
 
     ran: list[int] = field(default_factory=list[int])
     has_answers: bool = True
+    # How long after the event the intents are good; None: for ever.
+    life_s: int | None = None
     meanwhile: Callable[[], object] = lambda: None
 
     async def run(self, trigger: Trigger, due: Due) -> Made | NotYet:
@@ -59,8 +61,9 @@ class Echo:
         answer = int(log.topics[1], 16)
         self.ran.append(answer)
         self.meanwhile()
+        deadline = FAR_DEADLINE if self.life_s is None else due.timestamp_ms // 1_000 + self.life_s
         members = {
-            "feePayer": trigger.signer, "settler": SETTLER, "deadline": str(FAR_DEADLINE), "maxFees": [],
+            "feePayer": trigger.signer, "settler": SETTLER, "deadline": str(deadline), "maxFees": [],
             "triggerSig": str(due.sig),
             "operations": [{"opType": 1, "user": trigger.signer, "data": f"0x{answer:02x}", "events": []}],
         }  # fmt: skip
@@ -210,6 +213,21 @@ async def test_an_event_that_is_older_than_its_delta_is_missed(world: World) -> 
     assert world.echo.ran == []
     (note,) = await world.runs()
     assert (note["result"], note["missedCount"]) == ("missed", 1)
+
+
+async def test_an_event_that_is_older_than_intents_live_is_missed_without_a_run(world: World) -> None:
+    world.echo.life_s = 300
+    assert await world.step()
+    for answer in (7, 8):  # the first run tells how long intents live
+        world.update(answer)
+        world.nodal.mine(world.nodal.newest_s + 400)
+        await world.step()
+    assert world.echo.ran == [7]
+    world.update(9)
+    assert await world.step()
+    assert world.echo.ran == [7, 9]
+    runs = [(each["result"], each.get("reason", {}).get("code")) for each in await world.runs()]
+    assert runs == [("missed", "too-late"), ("missed", "too-late"), ("intents", None)]
 
 
 async def test_a_run_of_a_block_that_is_gone_is_orphaned_and_made_again(world: World) -> None:
