@@ -131,6 +131,7 @@ class Relayer:
 
     async def _cancel_runs(self) -> None:
         """Before the journal and the clients are closed, which they use."""
+        await self.events.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -143,10 +144,11 @@ class Relayer:
         if now_ms is None:
             return False
         read = [
-            await self._read_to_head(chain_id, now_ms, step)
+            await self._read_to_head(chain_id, step)
             for chain_id in self.events.chains
             for step in (self.events.step, self.events.step_others)
         ]
+        await self.events.close()
         done = self.planner.look(now_ms) and all(read)
         while self.agenda.turns.count:
             self._start_runs()
@@ -200,22 +202,20 @@ class Relayer:
                 self.figures.fail("internal", "cannot follow the triggers", error)
             await asyncio.sleep(RETRY_MS / 1_000)
 
-    async def _read_to_head(self, chain_id: int, now_ms: int, step: Reading) -> bool:
+    async def _read_to_head(self, chain_id: int, step: Reading) -> bool:
         """Read the events of a chain up to its head; whether that went well."""
         try:
-            while not await step(chain_id, now_ms):
-                pass
+            while (now_ms := self.clock.now_ms()) is not None:
+                if await step(chain_id, now_ms):
+                    return True
         except PASSING as error:
             self.figures.fail("incomplete", "the events of a chain cannot be read now", error, chain=chain_id)
-            return False
-        return True
+        return False
 
     async def _read_events(self, chain_id: int, step: Reading) -> None:
         while True:
             try:
-                now_ms = self.clock.now_ms()
-                if now_ms is not None:
-                    await self._read_to_head(chain_id, now_ms, step)
+                await self._read_to_head(chain_id, step)
             except Exception as error:  # noqa: BLE001 - it may pass
                 self.figures.fail("internal", "the events of a chain cannot be read", error, chain=chain_id)
             self.planner.see_events()

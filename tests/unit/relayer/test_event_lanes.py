@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from event_world import EventWorld, contract, events, sig_of, topic
 from made_up_chain import CHAIN_ID
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.relayer.events import runs
 from muniment.relayer.events.shapes import Interests
 from muniment.relayer.journal.entries import State
 from muniment.relayer.schedule.due import Occurrence
@@ -203,6 +206,51 @@ async def test_what_to_ask_is_worked_out_once(events: EventWorld, monkeypatch: p
     events.log(BUSY)
     await events.to_head()
     assert events.planned() == {sig_of(1): 3, sig_of(2): 1}
+
+
+async def busy_lanes(events: EventWorld, *contracts: int) -> None:
+    for n in contracts:
+        events.sign(n, signer=1, at=n)
+    await events.to_head()
+    for n in contracts:
+        events.log(n, 201)
+    await events.to_head()
+    assert events.lanes() == {contract(n).lower() for n in contracts}
+    events.log(contracts[0])
+    events.log(contracts[-1])
+
+
+async def test_a_lane_that_fails_holds_up_no_other(events: EventWorld) -> None:
+    await busy_lanes(events, 1, 2)
+    events.tracked[sig_of(1)] = events.tracked[sig_of(1)]._replace(plan=cast("Any", None))
+    with pytest.raises(AttributeError):
+        await events.others()
+    assert events.planned() == {sig_of(1): 201, sig_of(2): 202}
+
+
+async def test_a_lane_that_is_slow_holds_up_no_other(events: EventWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_OTHERS_S", 0.05)
+    await busy_lanes(events, 1, 2)
+    answers = threading.Event()
+
+    def change(method: str, params: list[Any], result: object) -> object:
+        if method == "eth_getLogs" and params[0]["address"] == [contract(1).lower()]:
+            answers.wait()
+        return result
+
+    events.node.change = change
+    try:
+        while events.planned()[sig_of(2)] < 202:
+            assert not await events.events.step_others(CHAIN_ID, events.now_ms)
+        events.log(2)
+        while events.planned()[sig_of(2)] < 203:
+            assert not await events.events.step_others(CHAIN_ID, events.now_ms)
+        assert events.planned()[sig_of(1)] == 201
+    finally:
+        answers.set()
+    await events.others()
+    assert events.planned()[sig_of(1)] == 202
+    await events.events.close()
 
 
 async def test_the_signer_with_most_lanes_loses_one_to_another(events: EventWorld) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -58,14 +59,18 @@ def show_places(figures: Figures, places: Iterable[ChainPlace]) -> None:
         )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Lane:
-    """Shapes that are read together. `at_head`: nothing is left to read now; `at_head_ms` is when it was so last."""
+    """Shapes that are read together. `at_head`: nothing is left to read now; `at_head_ms` is when it was so last.
+
+    `task` reads on in a lane that is not the quiet one.
+    """
 
     name: str
     events: ChainEvents
     at_head: bool = False
     at_head_ms: int | None = None
+    task: asyncio.Task[None] | None = None
 
 
 @dataclass(slots=True)
@@ -138,7 +143,7 @@ class Lanes:
 
     def begin(self, oldest: int) -> None:
         """Read again what may have been taken back meanwhile, from a block on at the most."""
-        for lane in (self.quiet, self.late, *self.own.values()):
+        for lane in (self.quiet, *self.others):
             if (block := lane.events.reader.next_block) is not None:
                 lane.events.reader.next_block = max(block - REORGANISED_MAX, oldest)
         self.is_begun = True
@@ -173,7 +178,7 @@ class Lanes:
 
     def place(self, now_ms: int) -> ChainPlace:
         """How far the chain was read."""
-        lanes = (self.quiet, self.late, *self.own.values())
+        lanes = (self.quiet, *self.others)
         return ChainPlace(
             self.chain_id, self.quiet.events.reader.head_block,
             {lane.name: lane.events.reader.next_block or 0 for lane in lanes},
@@ -189,11 +194,21 @@ class Lanes:
         return dict.fromkeys(shape for shape, own in self.own.items() if own is lane)
 
     def keep_place(self, lane: Lane, block: int) -> None:
-        """Remember the next block of a lane, or the first with a disputed log: those are read again after a restart."""
+        """Remember the next block of a lane, or the first with a disputed log: those are read again after a restart.
+
+        Nothing is kept for a lane that was dropped meanwhile.
+        """
+        if lane not in (self.quiet, *self.others):
+            return
         block = min(block, block if (oldest := self.disputes.oldest_block) is None else oldest)
         name = place_name(self.chain_id, lane.name)
         if self.journal.fact(name) != str(block):
             self.journal.keep_fact(name, str(block))
+
+    @property
+    def others(self) -> list[Lane]:
+        """The lanes that are not the quiet one."""
+        return [*self.own.values(), self.late]
 
     def forget_gone(self, now_ms: int) -> None:
         """Drop the lanes of shapes without triggers, and try again those that were too busy for long."""

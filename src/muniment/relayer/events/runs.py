@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,8 @@ from muniment.relayer.events.forks import Forks
 from muniment.relayer.events.lanes import LATE, REORGANISED_MAX, Allowance, ChainPlace, Lane, Lanes
 from muniment.relayer.events.planning import EventPlanner
 from muniment.relayer.events.shapes import Waiting
+from muniment.relayer.lives.following import FAILURES
+from muniment.relayer.runner.pinning import Incomplete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -41,6 +44,8 @@ CONFIRMATIONS: Final = 3
 # A node may know a block before it knows its logs: a second reader asks for them so much later.
 _LATE_BLOCKS: Final = 128
 _LATE_SECONDS: Final = 120.0
+# How long a step waits for lanes that read on.
+_OTHERS_S: Final = 4.0
 
 _log = structlog.get_logger(__name__)
 
@@ -63,6 +68,8 @@ class EventRuns:
     _lanes: dict[int, Lanes] = field(default_factory=dict[int, Lanes], init=False)
     # Chains whose published runs are to be looked at: after a reorganisation, and at the start.
     _forked: set[int] = field(default_factory=set[int], init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
+    _now_ms: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Begin without readers."""
@@ -100,20 +107,40 @@ class EventRuns:
         return lanes.quiet.at_head
 
     async def step_others(self, chain_id: int, now_ms: int) -> bool:
-        """Read a range in each other lane, and by the second cursor; whether all have reached the head.
+        """Let each other lane, and the second cursor, read on by itself; whether all have reached the head.
 
-        First comes what a reorganisation changes for published runs: reading does not wait for it.
-
-        Raises `Incomplete`, and the errors of the client.
+        Beside them comes what a reorganisation changes for published runs. Returns after some seconds at the latest:
+        those that are slow hold up no other. Raises `Incomplete`, and the errors of the client, when none reads on.
         """
         lanes = self._lanes_of(chain_id)
         if not lanes.interests.waiting or not lanes.is_begun:
             return True
-        await self._take_back(lanes, now_ms)
         lanes.forget_gone(now_ms)
-        for lane in [*lanes.own.values(), lanes.late]:
-            await self._step(lanes, lane, now_ms)
-        return all(lane.at_head for lane in [*lanes.own.values(), lanes.late])
+        self._now_ms = now_ms
+        tasks: dict[asyncio.Task[None], Lane] = {}
+        for lane in lanes.others:
+            if lane.task is None or lane.task.done():
+                lane.task = asyncio.create_task(self._read_on(lanes, lane))
+            tasks[lane.task] = lane
+        self._tasks = {each for each in self._tasks if not each.done()} | tasks.keys()
+        failures = list[Exception]()
+        try:
+            await self._take_back(lanes, now_ms)
+        except (Incomplete, *FAILURES) as error:
+            failures.append(error)
+        done, waiting = await asyncio.wait(tasks, timeout=_OTHERS_S)
+        failures += [error for each in done if isinstance(error := each.exception(), Exception)]
+        if failures and not waiting:
+            raise failures[0]
+        for error in failures:
+            self.figures.fail("incomplete", "a lane cannot be read now", error, chain=chain_id)
+        return not waiting and not failures
+
+    async def close(self) -> None:
+        """End what reads on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def is_canonical(self, event: EventPayload, at_ms: int) -> bool:
         """See `Forks`."""
@@ -129,6 +156,12 @@ class EventRuns:
         except BaseException:
             self._forked.add(chain_id)
             raise
+
+    async def _read_on(self, lanes: Lanes, lane: Lane) -> None:
+        """Read a lane up to the head."""
+        lane.at_head = False
+        while not lane.at_head and lane in lanes.others:
+            await self._step(lanes, lane, self._now_ms)
 
     async def _step(self, lanes: Lanes, lane: Lane, now_ms: int) -> None:
         reader, shapes = lane.events.reader, lanes.shapes(lane)
