@@ -16,8 +16,10 @@ from muniment.cli.options import settings_of
 from muniment.cli.sandbox import opened_sandbox
 
 if TYPE_CHECKING:
+    from muniment.client import AsyncRegistry
     from muniment.guest.confinement import Confinement
     from muniment.protocol.runs.types import Run
+    from muniment.protocol.triggers.types import Trigger
     from muniment.relayer.explaining import Explanation
     from muniment.relayer.loop import Relayer
     from muniment.relayer.settings import RelayerSettings
@@ -161,6 +163,7 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
             runs.append(run)
             if len(runs) == _SHOWN:
                 break
+        older = await _older(registry, trigger, settings)
     told = None
     if settings.state.is_file():
         with Journal.reading(settings.state) as journal:
@@ -168,4 +171,18 @@ async def _explained(settings: RelayerSettings, sig: str) -> Explanation:
     read = set[int]()
     if trigger.config["type"] == EVENT:
         read = {chain_id for chain_id, chain in load_chains(settings.chains_file).items() if chain.rpc_urls}
-    return explain(trigger, runs, settings, told, own_ms(), read_chains=read)
+    return explain(trigger, runs, settings, told, own_ms(), read_chains=read, older=older)
+
+
+async def _older(registry: AsyncRegistry, trigger: Trigger, settings: RelayerSettings) -> int:
+    """How many event triggers of the same signer, up to those that a relayer reads, were registered before."""
+    from muniment.protocol.triggers.typed_data import EVENT
+
+    count = 0
+    if trigger.config["type"] == EVENT:
+        async for each in registry.triggers.list(signer=trigger.signer, active=True, on_forged=lambda _: None):
+            if count == settings.event_triggers_per_signer_max or each.created_at > trigger.created_at:
+                break
+            is_before = (each.created_at, each.sig) < (trigger.created_at, trigger.sig)
+            count += is_before and each.config["type"] == EVENT and not settings.served.refused(each)
+    return count

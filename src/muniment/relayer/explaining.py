@@ -49,15 +49,21 @@ class Told:
 
 def explain(
     trigger: Trigger, runs: Sequence[Run], settings: RelayerSettings, told: Told | None, now_ms: int,
-    *, read_chains: Container[int],
+    *, read_chains: Container[int], older: int = 0,
 ) -> Explanation:  # fmt: skip
     """Explain a trigger at `now_ms`. `runs` are its newest, `told` is None where no journal is.
 
-    `read_chains` are the chains of which the relayer has a node.
+    `read_chains` are the chains of which the relayer has a node, `older` is how many event triggers of its signer were
+    registered before it.
     """
     plan = Plan.of(trigger)
     known = None if told is None else told.known
     reasons = _against(trigger, plan, settings, known, now_ms)
+    if plan.kind == EVENT and older >= settings.event_triggers_per_signer_max:
+        reasons.append(
+            f"Its signer has {_counted(older, 'older event trigger')}, as many as this relayer reads "
+            "(`event_triggers_per_signer_max`): its own events are not read."
+        )
     if told is None:
         reasons.append(f"The journal {settings.state} is missing: this is what the registry has.")
     elif known is None and not reasons:

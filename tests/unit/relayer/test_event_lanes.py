@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from event_world import EventWorld, contract, events, sig_of, topic
 from made_up_chain import CHAIN_ID
@@ -311,6 +312,28 @@ async def test_a_signer_has_so_many_triggers_for_events_and_the_next_takes_the_p
     events.log(3)
     await events.to_head()
     assert events.planned()[sigs[2]] >= 1
+
+
+async def test_the_triggers_that_were_registered_first_are_read_whatever_order_they_are_seen_in(
+    events: EventWorld,
+) -> None:
+    events.settings = {"event_triggers_per_signer_max": 2}
+    oldest, second = events.sign(3, signer=1, at=3), []
+    for n in (2, 1):
+        events.chain.head += 1
+        second.append(events.sign(n, signer=1, at=n))
+    events.chain.head += 1
+    events.tracked = dict(reversed(events.tracked.items()))
+    with capture_logs() as lines:
+        events.events = events.started()
+        await events.to_head()
+        for sig in events.tracked:
+            events.events.see(sig)
+    assert [each["trigger"] for each in lines if "too many" in each["event"]] == [second[1]]
+    for n in (1, 2, 3):
+        events.log(n)
+    await events.to_head()
+    assert events.planned() == {oldest: 1, second[0]: 1}
 
 
 async def test_the_second_cursor_finds_what_a_node_left_out(events: EventWorld) -> None:

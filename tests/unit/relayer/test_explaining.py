@@ -100,3 +100,11 @@ def test_a_relayer_without_a_node_says_that_it_sees_no_event() -> None:
     for chains, is_told in (({8453}, True), ({10}, False)):
         said = explain(trigger, [], SETTINGS, None, 0, read_chains=chains).sentences
         assert any("this relayer sees none" in each for each in said) is is_told
+
+
+def test_a_trigger_above_the_number_of_its_signer_is_told() -> None:
+    config = {"type": 1, "chainId": 10, "contract": "0x" + "11" * 20, "topics": [], "delta": "1h", "endDate": 0}
+    trigger = replace(decode_record(Trigger.example, Trigger), config=config)
+    for older, is_told in ((99, False), (100, True)):
+        said = explain(trigger, [], SETTINGS, None, 0, read_chains={10}, older=older).sentences
+        assert any("100 older event triggers" in each for each in said) is is_told

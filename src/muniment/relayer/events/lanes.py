@@ -73,40 +73,6 @@ class Lane:
     task: asyncio.Task[None] | None = None
 
 
-@dataclass(slots=True)
-class Allowance:
-    """The event triggers of each signer that are read: the first `most` of them."""
-
-    most: int
-    _read: dict[Address, dict[Signature, None]] = field(default_factory=dict["Address", "dict[Signature, None]"])
-    _over: dict[Address, dict[Signature, None]] = field(default_factory=dict["Address", "dict[Signature, None]"])
-
-    def add(self, signer: Address, sig: Signature) -> bool:
-        """Whether a trigger may be read."""
-        read = self._read.setdefault(signer, {})
-        if sig in read or len(read) < self.most:
-            read[sig] = None
-            return True
-        self._over.setdefault(signer, {})[sig] = None
-        _log.error("a signer has too many event triggers: one is not read", trigger=sig, signer=signer, most=self.most)
-        return False
-
-    def remove(self, sig: Signature) -> Signature | None:
-        """A trigger is not read any more; the one that takes its place."""
-        for over in self._over.values():
-            over.pop(sig, None)
-        signer = next((signer for signer, read in self._read.items() if sig in read), None)
-        if signer is None:
-            return None
-        del self._read[signer][sig]
-        over = self._over.get(signer)
-        if not over:
-            return None
-        freed = next(iter(over))
-        del over[freed]
-        return freed
-
-
 @dataclass(slots=True, kw_only=True)
 class Lanes:
     """Where each shape of a chain is read. `signers_of` has the signers with triggers of a shape.

@@ -13,9 +13,10 @@ from muniment.chains.disputes import Disputes
 from muniment.chains.log_reader import LogReader
 from muniment.chains.nodes import Heads
 from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.events.allowance import Allowance
 from muniment.relayer.events.chain import ChainEvents, occurrence_of
 from muniment.relayer.events.forks import Forks
-from muniment.relayer.events.lanes import LATE, REORGANISED_MAX, Allowance, ChainPlace, Lane, Lanes
+from muniment.relayer.events.lanes import LATE, REORGANISED_MAX, ChainPlace, Lane, Lanes
 from muniment.relayer.events.planning import EventPlanner
 from muniment.relayer.events.shapes import Waiting
 from muniment.relayer.lives.following import FAILURES
@@ -86,13 +87,19 @@ class EventRuns:
         tracked = self.following.tracked.get(sig)
         chain_id = None if tracked is None or tracked.plan.kind != EVENT else int(tracked.trigger.config["chainId"])
         if tracked is not None and chain_id is not None and chain_id in self.chains:
-            if self._allowance.add(tracked.trigger.signer, sig):
+            over = self._allowance.add(tracked.trigger.signer, sig, tracked.plan.created_ms)
+            if over != sig:
                 self._lanes_of(chain_id).add(sig, Waiting.of(tracked.trigger.config))
+            if over is not None:
+                self._remove(over)
             return
-        for lanes in self._lanes.values():
-            lanes.remove(sig)
+        self._remove(sig)
         if (freed := self._allowance.remove(sig)) is not None:
             self.see(freed)
+
+    def _remove(self, sig: Signature) -> None:
+        for lanes in self._lanes.values():
+            lanes.remove(sig)
 
     async def step(self, chain_id: int, now_ms: int) -> bool:
         """Read a range of a chain, for all triggers but those of busy contracts; whether the head is reached.
