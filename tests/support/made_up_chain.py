@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chain import SECONDS_MAX
-from muniment.chains import log_reader
+from muniment.chains import disputes, log_reader
 from muniment.chains.catalogue import Chain
 from muniment.chains.disputes import Disputes
 from muniment.chains.log_reader import LogReader, LogStep, SeenLog
@@ -187,12 +187,12 @@ class ReadingWorld:
             limits=NodeLimits(answer_seconds_max=SECONDS_MAX),
         )  # fmt: skip
         given: dict[str, Any] = {"confirmations": 0, **members}
-        disputes = Disputes(nodes=found, now_ms=lambda: self.now_ms, age_ms_max=age_ms_max)
+        shared = Disputes(nodes=found, now_ms=lambda: self.now_ms, age_ms_max=age_ms_max)
         reader = LogReader(
             nodes=found, now_ms=lambda: self.now_ms, next_block=self.chain.head + 1 if start is None else start,
-            disputes=disputes, **given,
+            disputes=shared, **given,
         )  # fmt: skip
-        return Read(reader, disputes)
+        return Read(reader, shared)
 
 
 @dataclass
@@ -228,7 +228,8 @@ class Read:
 
 @pytest.fixture
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ReadingWorld]:
-    monkeypatch.setattr(log_reader, "GRACE_S", SECONDS_MAX)  # a busy machine is slow
+    for module, name in ((log_reader, "GRACE_S"), (disputes, "SETTLE_S")):
+        monkeypatch.setattr(module, name, SECONDS_MAX)  # a busy machine is slow
     async with Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX) as outgoing:
         made = ReadingWorld(outgoing)
         try:

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from muniment.chains.logs import ChainLog
     from muniment.chains.nodes import Node, Nodes
 
-# Of one chain. What does not fit is given up at once.
+# Of one chain, at most half of them listed by one node. What does not fit is given up at once.
 DISPUTES_MAX: Final = 1_000
-# Questions of one step, one at a time: for logs that can be settled, and for those that cannot.
+_DISPUTES_OF_NODE_MAX: Final = DISPUTES_MAX // 2
+# How long a step waits for receipts of new logs, and again for those of older ones.
+SETTLE_S: float = 1.0
+# Questions of one step for the logs of one lister, one at a time: for those that can be settled, and for others.
 _SETTLED_MAX: Final = 64
 _OPEN_MAX: Final = 8
 # The pause before a dispute is asked again, doubled each time.
@@ -34,6 +37,8 @@ _PAUSE_S_MAX: Final = 300.0
 AGE_MS_MAX: Final = 86_400_000
 # A line of the log says that nodes differ, at most so often: one that lies does so in each block.
 _SAID_S: Final = 60.0
+# Nodes that a range needs.
+_NEEDED: Final = 2
 
 _log = structlog.get_logger(__name__)
 
@@ -70,6 +75,8 @@ class Dispute:
     since_s: float = 0.0
     next_s: float = 0.0
     pause_s: float = _PAUSE_S
+    # The question that is on its way, also after the step that asked it.
+    asked: asyncio.Task[Verdict] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +131,21 @@ class Disputes:
                 self._disputes.pop(log, None)
 
     def add(self, disputes: Sequence[Dispute]) -> list[Dispute]:
-        """Ask for these again later; those that are given up at once, because they are too many or too old."""
+        """Ask for these again later; those that are given up at once, because they are too many or too old.
+
+        A node that lists too many rests where another can take its place.
+        """
         now_s, given_up = self.nodes.now_s(), list[Dispute]()
+        counts = Counter(each.lister for each in self._disputes.values())
         for dispute in disputes:
-            dispute.since_s, dispute.next_s = now_s, now_s + dispute.pause_s
-            if len(self._disputes) < DISPUTES_MAX and not self._is_old(dispute):
-                self._disputes.setdefault(dispute.log, dispute)
-            else:
+            dispute.since_s, dispute.next_s = now_s, now_s + _PAUSE_S
+            is_full = counts[dispute.lister] >= _DISPUTES_OF_NODE_MAX
+            if is_full or self._is_old(dispute):
                 given_up.append(dispute)
+                if is_full and sum(node.rests_until_s <= now_s for node in self.nodes.nodes) > _NEEDED:
+                    self._fail(dispute.lister, "invents", dispute)
+            elif self._disputes.setdefault(dispute.log, dispute) is dispute:
+                counts[dispute.lister] += 1
         if disputes and (self._said_s is None or now_s - self._said_s >= _SAID_S):
             self._said_s, newest = now_s, disputes[-1]
             _log.warning(
@@ -142,25 +156,37 @@ class Disputes:
         return self._give_up(given_up)
 
     async def settle(self, disputes: Sequence[Dispute]) -> Settlement:
-        """Ask for receipts, for one log at a time, and let the node rest that is proved wrong.
+        """Ask for receipts, for one log of each lister at a time, and let the node rest that is proved wrong.
 
         What a node lists alone is dropped unasked once its own receipt lacked one of these logs. What is too much for
         one step stays open.
         """
-        found, this_round, asked = Settlement([], [], []), _Round(), 0
+        found, this_round, of = Settlement([], [], []), _Round(), dict["Node", list[Dispute]]()
+        for dispute in disputes:
+            of.setdefault(dispute.lister, []).append(dispute)
+        await asyncio.gather(*(self._settle(each, found, this_round) for each in of.values()))
+        return found
+
+    async def _settle(self, disputes: Sequence[Dispute], found: Settlement, this_round: _Round) -> None:
+        """Settle what one node lists. A question that takes too long is not given up: its answer counts later."""
+        until_s, asked, unclear = self.nodes.now_s() + SETTLE_S, 0, 0
         for dispute in disputes:
             if dispute.lister in this_round.liars:
                 continue
-            if asked >= _SETTLED_MAX or len(found.open) >= _OPEN_MAX:
+            now_s = self.nodes.now_s()
+            if asked >= _SETTLED_MAX or unclear >= _OPEN_MAX or now_s >= until_s:
                 found.open.append(dispute)
                 continue
             asked += 1
-            verdict = await self._verdict(dispute, this_round)
-            if verdict is Verdict.TAKEN:
-                found.taken.append(dispute)
-            elif verdict is Verdict.OPEN:
-                found.open.append(dispute)
-        return found
+            dispute.next_s = now_s + dispute.pause_s
+            dispute.pause_s = min(_PAUSE_S_MAX, 2 * dispute.pause_s)
+            dispute.asked = dispute.asked or asyncio.create_task(self._verdict(dispute, this_round))
+            done, _ = await asyncio.wait({dispute.asked}, timeout=until_s - now_s)
+            until_s = until_s if done else now_s
+            verdict, dispute.asked = (dispute.asked.result(), None) if done else (Verdict.OPEN, dispute.asked)
+            unclear += verdict is Verdict.OPEN
+            if verdict is not Verdict.DROPPED:
+                (found.taken if verdict is Verdict.TAKEN else found.open).append(dispute)
 
     async def settle_due(self, takes: Callable[[ChainLog], bool]) -> Settlement:
         """Ask again for disputes whose pause is over and that a reader `takes`; give up those that are too old."""
@@ -168,15 +194,9 @@ class Disputes:
         old = [each for each in self._disputes.values() if self._is_old(each)]
         self.forget([each.log for each in old])
         due = [each for each in self._disputes.values() if each.next_s <= now_s and takes(each.log)]
-        due = sorted(due, key=lambda each: each.next_s)[:_OPEN_MAX]
-        found = await self.settle(due)
+        found = await self.settle(sorted(due, key=lambda each: each.next_s))
         still_open = {id(each) for each in found.open}
-        for dispute in due:
-            if id(dispute) in still_open:
-                dispute.pause_s = min(_PAUSE_S_MAX, 2 * dispute.pause_s)
-                dispute.next_s = self.nodes.now_s() + dispute.pause_s
-            else:
-                self._disputes.pop(dispute.log, None)
+        self.forget([each.log for each in due if id(each) not in still_open])
         return found._replace(given_up=self._give_up(old))
 
     def _is_old(self, dispute: Dispute) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import suppress
 from typing import Any
@@ -22,7 +23,7 @@ from made_up_chain import (
     omits,
     world,
 )
-from muniment.chains import log_reader
+from muniment.chains import disputes, log_reader
 from muniment.chains.disputes import DISPUTES_MAX
 from muniment.outgoing import Unreachable
 
@@ -200,12 +201,53 @@ async def test_a_settled_log_that_could_not_be_planned_is_given_again(world: Rea
     assert read.logs == []
 
 
-async def test_no_more_logs_are_disputed_than_a_bound(world: ReadingWorld) -> None:
-    read = world.reader(world.node(), world.node(invents(400, has_receipts=True)))
+async def test_no_more_logs_of_one_node_are_disputed_than_a_bound_and_others_have_room(world: ReadingWorld) -> None:
+    inventing = invents(400, has_receipts=True)
+    nodes = world.node(), world.node(inventing)
+    read = world.reader(*nodes)
     for number in range(1, 4):
         world.chain.add()
         assert await read.to_head() == list(range(101, 101 + number))
-    assert (read.disputes.count, len(read.given_up)) == (DISPUTES_MAX, 3 * 400 - DISPUTES_MAX)
+    assert (read.disputes.count, len(read.given_up)) == (DISPUTES_MAX // 2, 3 * 400 - DISPUTES_MAX // 2)
+    nodes[1].change = omits(in_receipts=True)
+    world.chain.add()
+    await read.to_head()
+    assert read.disputes.count == DISPUTES_MAX // 2 + 1
+    nodes[1].change = inventing
+    assert await over_time(world, read, steps=4) == [101, 102, 103, 104]
+
+
+async def test_of_three_nodes_one_with_too_many_disputed_logs_rests(world: ReadingWorld) -> None:
+    """The third node lags, so it cannot settle."""
+    nodes = world.node(), world.node(invents(600, has_receipts=True)), behind(world.node())
+    read = world.reader(*nodes)
+    world.chain.add()
+    assert await read.to_head() == [101]
+    assert (read.failing, read.disputes.count) == ([2], DISPUTES_MAX // 2)
+
+
+async def test_a_receipt_that_takes_long_holds_up_no_step_and_counts_when_it_comes(
+    world: ReadingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disputes, "SETTLE_S", 0.0001)
+    released = threading.Event()
+    leaves_out = omits()
+
+    def hangs(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getTransactionReceipt":
+            released.wait(SECONDS_MAX)
+        return leaves_out(method, params, result)
+
+    read = world.reader(world.node(), world.node(hangs))
+    for _ in range(3):
+        world.chain.add()
+        assert await read.to_head() == []
+    assert read.disputes.count == 3
+    released.set()
+    async with asyncio.timeout(SECONDS_MAX):
+        while len(await over_time(world, read, steps=1)) < 3:
+            await asyncio.sleep(0.01)
+    assert (sorted(log.block_number for log in read.logs), read.disputes.count) == ([101, 102, 103], 0)
 
 
 async def test_a_dispute_of_a_block_that_a_fork_took_away_ends(world: ReadingWorld) -> None:
