@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chain import SECONDS_MAX
-from muniment.chains import disputes, log_reader
+from muniment.chains import agreeing, disputes, log_reader
 from muniment.chains.catalogue import Chain
 from muniment.chains.disputes import Disputes
 from muniment.chains.log_reader import LogReader, LogStep, SeenLog
@@ -228,8 +228,11 @@ class Read:
 
 @pytest.fixture
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ReadingWorld]:
-    for module, name in ((log_reader, "GRACE_S"), (disputes, "SETTLE_S")):
-        monkeypatch.setattr(module, name, SECONDS_MAX)  # a busy machine is slow
+    # A busy machine is slow.
+    for module, name in (
+        (log_reader, "GRACE_S"), (log_reader, "LOOK_S"), (disputes, "SETTLE_S"), (agreeing, "SLOW_S"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, SECONDS_MAX)
     async with Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX) as outgoing:
         made = ReadingWorld(outgoing)
         try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from muniment.chains.agreeing import answers_in_turn
 from muniment.chains.disputes import Dispute, Disputes
 from muniment.chains.logs import BLOCK_BYTES_MAX, ChainLog, block_in, last_common, number_of, tell_of_odd
 from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node, Span
@@ -37,6 +39,8 @@ _PATIENCE_S: Final = 10.0
 _HELD_BACK_MAX: Final = 63
 # How much longer than two nodes a third may take to tell its head.
 GRACE_S: Final = 0.5
+# The time of a look: a node that takes longer is not read.
+LOOK_S: float = 5.0
 # A pause between two samples of the head.
 _SAMPLE_S: Final = 1.0
 
@@ -192,10 +196,13 @@ class LogReader:
 
     async def _look(self, node: Node, newest: Block | None) -> Look | None:
         try:
-            return await _look(self.nodes, node, newest)
+            async with asyncio.timeout(LOOK_S):
+                return await _look(self.nodes, node, newest)
+        except TimeoutError:
+            self._fail(node, Unreachable("timeout"))
         except Unreachable as error:
             self._fail(node, error)
-            return None
+        return None
 
     def _fail(self, node: Node, error: Unreachable) -> None:
         self.nodes.failed(node, error.reason)
@@ -321,22 +328,19 @@ class LogReader:
         parts = [part for each in filters for part in each.parts()]
         views, refusals = list[tuple[Node, RangeView]](), list[Refusal]()
         failure: Unreachable | None = None
-        at, count = 0, self._needed
-        while at < len(in_turn):
-            asked = in_turn[at : at + count]
-            at, count = at + count, 1
-            answers = await asyncio.gather(*(self._view(node, parts, first, last) for node in asked))
-            for node, answer in zip(asked, answers, strict=True):
+        async with aclosing(
+            answers_in_turn(in_turn, self._needed, lambda node: self._view(node, parts, first, last))
+        ) as answers:
+            async for node, answer in answers:
                 if isinstance(answer, RangeView):
                     views.append((node, answer))
+                    same = [each for each in views if each[1].last == answer.last]
+                    if len(same) >= self._needed:
+                        return same, refusals
                 elif isinstance(answer, Refusal):
                     refusals.append(answer)
                 else:
                     failure = answer or failure
-            for _, view in views:
-                same = [each for each in views if each[1].last == view.last]
-                if len(same) >= self._needed:
-                    return same[: self._needed], refusals
         if failure is not None and not refusals:
             raise failure
         return [], refusals

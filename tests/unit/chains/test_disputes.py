@@ -23,8 +23,10 @@ from made_up_chain import (
     omits,
     world,
 )
-from muniment.chains import disputes, log_reader
+from muniment.chains import agreeing, disputes, log_reader
+from muniment.chains.agreeing import agreed
 from muniment.chains.disputes import DISPUTES_MAX
+from muniment.chains.nodes import Node
 from muniment.outgoing import Unreachable
 
 __all__ = ["world"]
@@ -107,6 +109,54 @@ async def test_a_third_node_that_does_not_answer_is_not_waited_for(
         assert await read.to_head() == [101]
     finally:
         released.set()
+
+
+@pytest.mark.parametrize("slow", ["eth_getLogs", "eth_getBlockByHash"])
+async def test_a_node_that_is_slow_with_logs_is_not_waited_for_where_two_others_agree(
+    world: ReadingWorld, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    monkeypatch.setattr(agreeing, "SLOW_S", 0.0)
+    released = threading.Event()
+
+    def hangs(method: str, _params: list[Any], result: Any) -> Any:
+        if method == slow:
+            released.wait(SECONDS_MAX)
+        return result
+
+    read = world.reader(world.node(hangs), world.node(), world.node())
+    world.chain.add()
+    try:
+        async with asyncio.timeout(SECONDS_MAX / 2):
+            assert await read.to_head() == [101]
+    finally:
+        released.set()
+    assert read.failing == []
+
+
+async def test_a_look_has_its_own_time(world: ReadingWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "LOOK_S", 0.0)
+    read = world.reader(world.node(), world.node())
+    with pytest.raises(Unreachable):
+        await read.step()
+    assert (read.failing, read.reader.failures["timeout"]) == ([1, 2], 2)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_nodes_agree_without_the_one_that_is_slow(
+    world: ReadingWorld, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    monkeypatch.setattr(agreeing, "SLOW_S", 0.0)
+    nodes, ends = world.reader(*(world.node() for _ in range(3))).reader.nodes, asyncio.Event()
+
+    async def ask(node: Node) -> int:
+        if node.number == place + 1:
+            await ends.wait()
+        return 7
+
+    assert await agreed(nodes, ask) == 7
+    monkeypatch.setattr(agreeing, "AGREED_S", 0.0)
+    with pytest.raises(Unreachable, match="no answer of 2 nodes"):
+        await agreed(nodes, lambda _node: ends.wait())
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
