@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import InitVar, dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -16,7 +15,7 @@ from muniment.chains.agreeing import answers_in_turn
 from muniment.chains.disputes import Dispute, Disputes
 from muniment.chains.logs import BLOCK_BYTES_MAX, ChainLog, block_in, last_common, number_of, tell_of_odd
 from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node, Span
-from muniment.chains.range_views import RangeView, Refusal, range_view
+from muniment.chains.range_views import LOGS_MAX, RangeView, Refusal, range_view
 from muniment.chains.rpc import Call
 from muniment.outgoing import ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.address import Address
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from muniment.chains.logs import LogFilter
     from muniment.chains.nodes import Nodes
 
-# Logs of one step; a range with more is read in parts.
-LOGS_MAX: Final = 500
 # Logs of a range with more that are told, to show which contracts are busy.
 _EXCESS_MAX: Final = 2_000
 # A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher.
@@ -299,7 +296,7 @@ class LogReader:
         if len(most.logs) > LOGS_MAX and blocks > 1:
             for node, _ in views:
                 self._span(node).refused(blocks)
-            excess = (SeenLog.of(log, time_s, 0) for log, time_s in islice(most.logs.items(), _EXCESS_MAX))
+            excess = (SeenLog.of(log, time_s, 0) for log, time_s in [*most.logs.items()][-_EXCESS_MAX:])
             return LogStep((), first, excess=tuple(excess))
         for node, view in views:
             self._succeed(node, view, blocks)

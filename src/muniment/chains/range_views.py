@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from muniment.chains.logs import LogFilter, LogsAnswer
     from muniment.chains.nodes import Node, Nodes
 
+# Logs of one step; a range with more is read in parts.
+LOGS_MAX: Final = 500
 # Requests of a range that are on their way to one node at once.
 _AT_ONCE: Final = 16
 # Blocks in one request: each is asked by hash and by number, and the last block of the range once more.
@@ -23,7 +25,11 @@ _BLOCKS_AT_ONCE: Final = (CALLS_MAX - 1) // 2
 
 
 class RangeView(NamedTuple):
-    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds)."""
+    """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds).
+
+    Of a range with more than `LOGS_MAX` logs, which is read in parts, only the time of the newest block with a log is
+    asked for: the others are 0.
+    """
 
     last: bytes
     logs: dict[ChainLog, int]
@@ -62,9 +68,14 @@ async def range_view(
     (mark, *others) = marks
     if mark is None or others:
         return None
-    times = await _times(nodes, node, list(logs), last, mark)
+    is_too_much = len(logs) > LOGS_MAX and last > first
+    newest = max((log.block_number for log in logs), default=last)
+    asked = [log for log in logs if log.block_number == newest] if is_too_much else list(logs)
+    times = await _times(nodes, node, asked, last, mark)
     if times is None:
         return None
+    if is_too_much:
+        return RangeView(mark, {log: times.get(log[:2], 0) for log in logs}, odd)
     canonical = {log: times[log[:2]] for log in logs if log[:2] in times}
     odd["elsewhere"] += len(logs) - len(canonical)
     return RangeView(mark, canonical, odd)

@@ -7,8 +7,9 @@ from itertools import count
 import pytest
 
 from made_up_chain import CONTRACT, PING, Change, Json, ReadingWorld, hash_of, world
-from muniment.chains.log_reader import LOGS_MAX, SeenLog
+from muniment.chains.log_reader import SeenLog
 from muniment.chains.logs import VALUES_MAX, LogFilter
+from muniment.chains.range_views import LOGS_MAX
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
@@ -209,13 +210,16 @@ async def test_a_fork_below_all_known_blocks_is_read_from_the_first_one(world: R
 
 
 async def test_many_logs_are_read_in_parts(world: ReadingWorld) -> None:
-    read = world.reader(world.node())
+    node = world.node()
+    read = world.reader(node)
     for _ in range(LOGS_MAX // 50 + 1):
         world.chain.head += 1
         for _ in range(50):
             world.chain.add(block=world.chain.head)
     step = await read.step()
     assert (step.logs, len(step.excess), step.next_block) == ((), LOGS_MAX + 50, 101)
+    assert node.asked("eth_getBlockByHash") == 1
+    assert [each.block_time_s > 0 for each in step.excess].count(True) == 50
     assert len(await read.to_head()) == LOGS_MAX + 50
 
 
