@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # Logs of a range with more that are told, to show which contracts are busy.
 _EXCESS_MAX: Final = 2_000
-# A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher.
+# A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher. One that does not
+# answer for them has failed.
 _FEW_BLOCKS: Final = 10
 # Hashes that reveal a fork. No chain of the catalogue has taken back 200 blocks.
 _BLOCKS_KEPT: Final = 1_000
@@ -354,7 +355,8 @@ class LogReader:
             self._fail(node, error)
             return error
         if isinstance(view, Refusal):
-            if not self._span(node).refused(blocks) and not view.is_error:
+            may_shrink = self._span(node).refused(blocks) and (blocks > _FEW_BLOCKS or not view.is_late)
+            if not may_shrink and not view.is_error:
                 error = Unreachable(view.reason)
                 self._fail(node, error)
                 return error

@@ -23,6 +23,9 @@ BLOCKS_MAX: Final = 10_000
 CALLS_MAX: Final = rpc.CALLS_MAX
 # After this many accepted ranges, a refused size is tried again: the node or its quota may have changed.
 _FITTED_MAX: Final = 100
+# After so many where that is all that was taken: a chain may make four blocks a second.
+_FITTED_OF_FEW_MAX: Final = 25
+_VERY_FEW_BLOCKS: Final = 2
 # The reason of a failure: the node lacks blocks that another node had.
 BEHIND: Final = "behind"
 # As in a chains file: databases and JSON hold numbers up to this one exactly.
@@ -76,7 +79,7 @@ class Span:
     def fitted(self) -> None:
         """Note that the node accepted a range of this size."""
         self._fitted += 1
-        if self._fitted >= _FITTED_MAX:
+        if self._fitted >= (_FITTED_OF_FEW_MAX if self.blocks <= _VERY_FEW_BLOCKS else _FITTED_MAX):
             self._refused, self._fitted = BLOCKS_MAX + 1, 0
         known_bound = self._refused <= BLOCKS_MAX
         between = max(self.blocks, (self.blocks + self._refused) // 2)
@@ -84,7 +87,8 @@ class Span:
 
     def refused(self, blocks: int) -> bool:
         """Note that the node refused a range of `blocks`; False if no smaller range exists."""
-        self._refused, self._fitted = max(2, blocks), 0
+        # Of one block its logs were too many, and not the blocks.
+        self._refused, self._fitted = blocks if blocks > 1 else BLOCKS_MAX + 1, 0
         self.blocks = max(1, blocks // 2)
         return blocks > 1
 

@@ -43,6 +43,11 @@ class Refusal(NamedTuple):
     reason: str
     is_error: bool
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the node, or a server before it, gave no answer in time."""
+        return self.reason in {"timeout", "http-504", "http-524"}
+
 
 async def range_view(
     nodes: Nodes, node: Node, filters: Sequence[LogFilter], first: int, last: int, *, bytes_max: int

@@ -13,6 +13,7 @@ from muniment.chains.range_views import LOGS_MAX
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
+from rpc_proxy import Reply
 
 __all__ = ["world"]
 
@@ -231,6 +232,23 @@ async def test_a_node_that_refuses_even_one_block_does_not_rest(world: ReadingWo
     step = await read.step()
     assert (step.refused, step.at_head, step.next_block) == (read.filters, True, 101)
     assert read.failing == []
+
+
+async def test_a_node_that_does_not_answer_for_a_few_blocks_fails(world: ReadingWorld) -> None:
+    node = world.node()
+    answered = node.passed_on
+
+    def hanging(upstream: str, calls: list[Json], change: Change) -> Reply:
+        is_for_logs = any(call["method"] == "eth_getLogs" for call in calls)
+        return (504, {}, b"") if is_for_logs else answered(upstream, calls, change)
+
+    node.passed_on = hanging  # type: ignore[method-assign]
+    read = world.reader(node)
+    world.chain.head += 20
+    assert (await read.step()).at_head is False
+    with pytest.raises(Unreachable, match="http-504"):
+        await read.step()
+    assert (read.failing, read.reader.next_block) == ([1], 101)
 
 
 async def test_a_block_with_more_than_an_answer_may_have_is_read(world: ReadingWorld) -> None:

@@ -47,10 +47,16 @@ def test_a_larger_limit_is_noticed_after_a_while() -> None:
     assert max(ranges(span, BLOCKS_MAX, 200)) == BLOCKS_MAX
 
 
-def test_a_single_block_that_is_refused_cannot_shrink() -> None:
+def test_a_single_block_that_is_refused_cannot_shrink_and_says_nothing_about_two() -> None:
     span = Span(1)
     assert not span.refused(1)
-    assert span.blocks == 1
+    assert ranges(span, BLOCKS_MAX, 4) == [1, 2, 4, 8]
+
+
+def test_two_blocks_that_were_refused_are_tried_again_before_a_chain_is_far_ahead() -> None:
+    span = Span(2)
+    assert span.refused(2)
+    assert ranges(span, BLOCKS_MAX, 28)[-3:] == [2, 4, 8]
 
 
 @pytest.fixture
