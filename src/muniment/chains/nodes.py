@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from muniment.chains import rpc
-from muniment.chains.rpc import Call, Endpoint, check_given
+from muniment.chains.rpc import Call, Endpoint, Failed, check_given
+from muniment.chains.verdicts import lacks_block
 from muniment.outgoing import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES_MAX, Outgoing, Unreachable
 from muniment.protocol.evm.hex import data_of, quantity_of
 
@@ -318,7 +319,7 @@ class Block:
 
 def block_hash_in(answer: object, number: int) -> bytes | None:
     """The hash in an answer to `eth_getBlockByNumber`; None when the node lacks the block. Raises `Unreachable`."""
-    if answer is None:
+    if answer is None or (isinstance(answer, Failed) and answer.fault == "node" and lacks_block(answer.message)):
         return None
     check_given(answer)
     block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}

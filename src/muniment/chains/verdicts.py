@@ -112,6 +112,12 @@ def is_of_batch(text: str) -> bool:
     return "batch" in letters and not any(each in letters for each in _QUOTAS)
 
 
+def lacks_block(message: str) -> bool:
+    """Whether an error says that a node lacks the block that it was asked for, where others answer null."""
+    letters = _letters(message)
+    return any(each in letters for each in ("headernotfound", "blocknotfound", "unknownblock"))
+
+
 def takes_no_hash(code: int, message: str) -> bool:
     """Whether an error says that a node takes no object in place of a block's number (EIP-1898)."""
     letters = _letters(message)

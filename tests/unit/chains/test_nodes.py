@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from muniment.chains.catalogue import Chain
-from muniment.chains.nodes import BLOCKS_FIRST, BLOCKS_MAX, NODE_LIMITS, Nodes, Span
-from muniment.outgoing import Outgoing
+from muniment.chains.nodes import BLOCKS_FIRST, BLOCKS_MAX, NODE_LIMITS, Nodes, Span, block_hash_in
+from muniment.chains.rpc import Failed
+from muniment.outgoing import Outgoing, Unreachable
 
 
 def ranges(span: Span, limit: int, count: int) -> list[int]:
@@ -94,3 +95,16 @@ async def test_the_next_node_is_asked_while_the_first_rests(nodes: Nodes) -> Non
 
 async def test_a_url_is_never_shown(nodes: Nodes) -> None:
     assert "secret" not in repr(nodes)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [(-32000, "header not found"), (-32001, "Unknown block"), (-39001, "Block not found")]
+)
+def test_an_error_that_says_so_is_a_block_that_a_node_lacks(code: int, message: str) -> None:
+    assert block_hash_in(Failed(code, message), 7) is None
+
+
+def test_another_error_in_place_of_a_block_is_no_answer() -> None:
+    for failed in (Failed(-32601, "method not found"), Failed(-32005, "block not found", fault="limit")):
+        with pytest.raises(Unreachable):
+            block_hash_in(failed, 7)

@@ -275,7 +275,10 @@ async def _head(nodes: Nodes, node: Node) -> _Block:
 async def _blocks(nodes: Nodes, node: Node, numbers: Sequence[int]) -> list[_Block | None]:
     """Blocks of a node by number, None for one that it lacks. Raises `Unreachable`."""
     answers = await nodes.ask(node, [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
-    return [None if answer is None else _block(answer, number) for answer, number in zip(answers, numbers, strict=True)]
+    return [
+        None if block_hash_in(answer, number) is None else _block(answer, number)
+        for answer, number in zip(answers, numbers, strict=True)
+    ]
 
 
 def _block(answer: object, number: int) -> _Block:
