@@ -10,14 +10,16 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from muniment.chains.sentences import sentence_of
-from muniment.chains.verdicts import Fault, fault_of, is_of_batch
+from muniment.chains.verdicts import Fault, fault_of, is_of_answer, is_of_batch
 from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Answer, Outgoing, Unreachable
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.wire import encode
 
 # Calls in one request. A block comes with the hashes of its transactions, some 100 KB; answers are read up to 8 MiB.
 CALLS_MAX: Final = 50
-# After so many full requests a node is asked for twice as much, because its limit may have changed.
+# After so many full requests a node is asked for twice as much; for as much as it refused, after more of them, because
+# its limit may have changed.
+_FITTED_FEW: Final = 20
 _FITTED_MAX: Final = 100
 # The rest after an answer that the quota is used up, unless the node names another: this, doubled up to the longest.
 _LIMITED_SECONDS_FIRST: Final = 1.0
@@ -47,6 +49,7 @@ class Failed:
     message: str
     fault: Fault = "node"
     is_of_batch: bool = False
+    is_of_answer: bool = False
 
 
 def eth_call(data: bytes, *, to: str | None = None, block: str = "latest", gas: int | None = None) -> Call:
@@ -73,6 +76,7 @@ class Endpoint:
     # Calls in one request; 0: a single call outside of a list, for nodes that take no batch at all.
     calls_max: int = CALLS_MAX
     rests_until_s: float = 0
+    _refused: int = CALLS_MAX + 1
     _fitted: int = 0
     _limited: int = 0
     _said: str = ""
@@ -151,17 +155,23 @@ class Endpoint:
             raise Unreachable("limited", limit.message, answer.retry_after_s or 0)
         if refusal is not None and is_list:
             return None
+        for each in results if isinstance(results, list) else [results]:
+            if isinstance(each, Failed) and each.is_of_answer:
+                raise Unreachable("too-large", each.message)
         return [results] * len(calls) if isinstance(results, Failed) else results
 
     def _divide(self, calls: int) -> None:
         """Note that a request with so many calls was refused as a batch."""
-        self.calls_max, self._fitted = min(self.calls_max, calls // 2), 0
+        self.calls_max, self._refused, self._fitted = min(self.calls_max, calls // 2), calls, 0
 
     def _fit(self, calls: int) -> None:
         """Note that a request with so many calls was answered."""
         self._fitted += calls >= self.calls_max
+        larger = min(CALLS_MAX, max(1, 2 * self.calls_max))
         if self._fitted >= _FITTED_MAX:
-            self.calls_max, self._fitted = min(CALLS_MAX, max(1, 2 * self.calls_max)), 0
+            self._refused = CALLS_MAX + 1
+        if self._fitted >= _FITTED_FEW and larger < self._refused:
+            self.calls_max, self._fitted = larger, 0
 
     def _rest(self, limited: Unreachable, now_s: float) -> None:
         """Rest for as long as the node asks, and longer each time; requests that met one quota together count once."""
@@ -250,4 +260,5 @@ def _failed(error: object, url: str) -> Failed:
         sentence_of(both, url) or (f"error {code}" if code else ""),
         fault,
         is_of_batch=fault == "node" and is_of_batch(both),
+        is_of_answer=fault == "node" and is_of_answer(both),
     )

@@ -75,6 +75,8 @@ _SIZES: Final = (
     "results", "blockrange", "range", "blocks", "logs", "responsesize", "toolarge", "toobig", "addresses", "topics",
     "batch", "gas",
 )  # fmt: skip
+# Of an answer; geth sends the first for each call that is left of a batch.
+_ANSWERS: Final = ("responsetoolarge", "responsetoobig", "responsesizetoolarge", "responsesizeexceed")
 # These words are of quotas alone, in whatever text they are.
 _QUOTAS: Final = ("ratelimit", "computeunit", "quota", "throttl", "persecond", "dailyrequestcount", "monthlycapacity")
 
@@ -107,9 +109,15 @@ def is_quota(code: int, text: str) -> bool:
 
 
 def is_of_batch(text: str) -> bool:
-    """Whether a text tells of a batch, and not of a quota."""
+    """Whether a text tells of a batch, and not of a quota, or of what it is answered with."""
     letters = _letters(text)
-    return "batch" in letters and not any(each in letters for each in _QUOTAS)
+    return "batch" in letters and not any(each in letters for each in (*_QUOTAS, *_ANSWERS))
+
+
+def is_of_answer(text: str) -> bool:
+    """Whether a text says that an answer would be too large."""
+    letters = _letters(text)
+    return any(each in letters for each in _ANSWERS)
 
 
 def lacks_block(message: str) -> bool:

@@ -29,6 +29,10 @@ def error(code: int, message: str) -> Json:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
 
+def answer_to(number: int) -> Json:
+    return {"jsonrpc": "2.0", "id": number, "result": number}
+
+
 def answered(asked: Json) -> Reply:
     """The block number that is asked for, as the result of each call."""
     results = [{"jsonrpc": "2.0", "id": each["id"], "result": each["params"][0]} for each in _listed(asked)]
@@ -117,13 +121,37 @@ async def test_a_node_that_takes_no_batch_is_asked_call_by_call(node: Node) -> N
 @pytest.mark.parametrize("node", [lambda _: None], indirect=True)
 async def test_batches_grow_again_slowly(node: Node) -> None:
     node.endpoint.calls_max = 6
-    await node.ask(6 * 100)
+    await node.ask(6 * 20)
     assert set(node.sizes) == {6}
-    await node.ask(100)
-    assert node.sizes[100] == 12
-    for _ in range(9):
-        await node.ask(12 * 100)
-    assert max(node.sizes) == CALLS_MAX
+    await node.ask(12 * 20 + 24 * 20 + 1)
+    assert node.sizes[20:] == [12] * 20 + [24] * 20 + [1]
+    await node.ask(CALLS_MAX)
+    assert node.sizes[-2:] == [48, 2]
+
+
+@pytest.mark.parametrize("node", [larger(10, replied(error(-32600, "maximum 10 calls in 1 batch")))], indirect=True)
+async def test_a_size_that_was_refused_is_not_tried_for_long(node: Node) -> None:
+    await node.ask(6 * 100)
+    assert node.sizes[:4] == [50, 25, 12, 6]
+    assert set(node.sizes[4:]) == {6}
+    await node.ask(12)
+    assert node.sizes[-3:] == [12, 6, 6]
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("text", ["batch response too large", "response too large", "Response size exceeded"])
+async def test_an_answer_that_is_too_large_says_nothing_about_batches(text: str, *, batch: bool) -> None:
+    failed = error(-32003, text)
+    made = Node(
+        lambda asked: replied([answer_to(0), {**failed, "id": 1}] if batch else failed) if len(asked) == 2 else None
+    )
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(proxy.url)
+        with pytest.raises(Unreachable) as caught:
+            await made.ask(2)
+        assert caught.value.told == f"too-large: {text}"
+        assert await made.ask(3) == [0, 1, 2]
+    assert made.sizes == [2, 3]
 
 
 @pytest.mark.parametrize(
