@@ -215,12 +215,18 @@ def _matched(entries: list[Any], count: int, url: str) -> list[Any] | None:
     """The results by the ids of the calls; None where the answers are not those to the calls."""
     if len(entries) != count:
         return None
-    # `true` and 1.0 are equal to 1 in Python, but are not our ids.
-    by_id = {number: each for each in map(_members, entries) if type(number := each.get("id")) is int}
-    if set(by_id) != set(range(count)):
+    # `true` and 1.0 are equal to 1 in Python, but are not our ids; "1" can be no other.
+    by_id = {str(number): each for each in map(_members, entries) if type(number := each.get("id")) in (int, str)}
+    if set(by_id) != set(map(str, range(count))):
         return None
-    found = [by_id[number] for number in range(count)]
-    return [each.get("result") if each.get("error") is None else _failed(each["error"], url) for each in found]
+    found = [by_id[str(number)] for number in range(count)]
+    return [each.get("result") if (error := _error_in(each)) is None else _failed(error, url) for each in found]
+
+
+def _error_in(answer: dict[str, Any]) -> object:
+    """The error in the answer to a call; None where there is none, which some nodes write beside a result."""
+    error: object = answer.get("error")
+    return None if "result" in answer and (error is False or error == "") else error
 
 
 def _members(value: object) -> dict[str, Any]:

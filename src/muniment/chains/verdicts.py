@@ -42,13 +42,15 @@ _CONTRACT: Final = (
     "createcontractsizelimit", "createinitcodesizelimit", "contractcodesizeexceeded", "contractaddresscollision",
     "createcollision", "createcontractstartingwithef", "invalidcodemustnotbegin", "maxcalldepthexceeded", "calltoodeep",
     "callstackdepth", "insufficientbalancefortransfer", "outoffund", "nonceoverflow", "invalidcode", "invalidrange",
-    "createcontractlimit", "codeistoolarge", "precompile", "notactivated", "contractrevert",
+    "createcontractlimit", "codeistoolarge", "precompile", "contractrevert",
     "transactionprocessingcouldnotbecompletedduetoanexception",
 )  # fmt: skip
 # Wherever it stands, what comes after it is the contract's; gateways put numbers of requests and more before it.
 _REVERTED_ANYWHERE: Final = re.compile(r"execution[\s_]?reverted\s*(?::|$)", re.IGNORECASE)
 # Besu names a halt by these words alone.
-_WHOLE: Final = frozenset({"invalidoperation", "insufficientstackitems", "toomanystackitems", "illegalstatechange"})
+_WHOLE: Final = frozenset({
+    "invalidoperation", "insufficientstackitems", "toomanystackitems", "illegalstatechange", "notactivated",
+})  # fmt: skip
 # Words that programs put before what happened. None of them says anything about a node.
 _BEFORE: Final = frozenset({
     "a", "an", "by", "call", "code", "contract", "desc", "err", "error", "eth", "evm", "exception", "execution",
@@ -145,9 +147,12 @@ def _execution_fault(text: str) -> Literal["contract", "gas"] | None:
     is_of_machine = False
     for at, word in enumerate(words):
         rest = "".join(words[at:])
+        is_of_node = rest.startswith("stackoverflow") and words[:at] == ["internal", "error"]
+        if is_of_node or rest.startswith(("reverttosnapshot", "revertedtosnapshot")):
+            return None
         if rest.startswith(_GAS):
             return "gas"
-        if rest.startswith(_CONTRACT) or rest in _WHOLE:
+        if rest.startswith(_CONTRACT) or (rest in _WHOLE and not _METHOD.search(text)):
             return "contract"
         if rest.startswith("revert") and (
             (is_of_machine and word in {"revert", "reverted"}) or _REVERTED.match(text[places[at].start() :].lower())

@@ -257,6 +257,34 @@ async def test_one_call_with_invalid_parameters_says_nothing_about_batches(node:
     assert node.sizes == [1, 1]
 
 
+@each_row("nothing", ["", False, None])
+async def test_what_is_no_error_beside_a_result_and_an_id_in_quotes_are_read_as_they_are_meant(nothing: Json) -> None:
+    made = Node(
+        lambda asked: replied([{**answer_to(each["id"]), "id": str(each["id"]), "error": nothing} for each in asked])
+    )
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(proxy.url)
+        assert await made.ask(3) == [0, 1, 2]
+
+
+@each_row(
+    "entries",
+    [
+        [answer_to(0), {**answer_to(1), "id": True}],
+        [answer_to(0), {**answer_to(1), "id": 1.0}],
+        [answer_to(0), {**answer_to(1), "id": "01"}],
+        [answer_to(0), {**answer_to(1), "id": "0"}],
+        [answer_to(0), {**answer_to(1), "id": None}],
+    ],
+)
+async def test_other_ids_are_not_those_of_the_calls(entries: Json) -> None:
+    made = Node(lambda _: replied(entries))
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(proxy.url)
+        with pytest.raises(Unreachable):
+            await made.ask(2)
+
+
 @pytest.mark.parametrize("node", [lambda _: replied({"message": "Invalid a-secret-key"}, 401)], indirect=True)
 async def test_a_server_before_the_node_is_quoted_without_the_key(node: Node) -> None:
     with pytest.raises(Unreachable) as caught:

@@ -69,6 +69,8 @@ CONTRACT: list[Error] = [
     (-32603, "evm error: CreateContractLimit", ""),
     (-32000, "EVM error: OutOfFunds", ""),
     (-32000, "Code is too large", ""),
+    (-32003, "EVM error NotActivated", ""),
+    (-32603, "internal error: EVM error: StackOverflow", ""),
 ]
 # The chain says that the contract ran out of gas.
 GAS: list[Error] = [
@@ -145,6 +147,10 @@ NODE: list[Error] = [
     (0, "None", ""),
     (-32016, "Timeout", ""),
     (-32000, "project archive access requires a plan", ""),
+    (-32603, "internal error: stack overflow", ""),
+    (-32000, "VM execution error: reverted to snapshot", ""),
+    (-32000, "eth_call not activated", ""),
+    (-32000, "eth_call not activated for your plan", ""),
 ]
 FAULTS: list[tuple[Fault, list[Error]]] = [
     ("contract", CONTRACT), ("gas", GAS), ("limit", LIMIT), ("node", NODE),
