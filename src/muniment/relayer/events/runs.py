@@ -181,8 +181,11 @@ class EventRuns:
             _log.warning("reorganisation", chain=lanes.chain_id, from_block=step.gone_back_to)
             self._forked.add(lanes.chain_id)
             self.forks.forget(lanes.chain_id)
+        if lane is lanes.quiet:  # busy ones are read again apart: nobody waits for them here
+            shapes = {each: None for each in shapes if each not in step.crowded}
         try:
             count = await self.planner.plan(self._found(lanes, shapes, step.logs), now_ms, is_new=lane is lanes.late)
+            await self._sort(lanes, lane, step, now_ms)
         except Exception:  # such as a full disk
             reader.go_back_to(step.next_block if before is None else before)
             raise
@@ -192,12 +195,12 @@ class EventRuns:
             self.figures.add("late_events_total", count=count)
             self.journal.forget_events(lanes.chain_id, step.next_block)
         lanes.keep_place(lane, step.next_block)
-        await self._sort(lanes, lane, step, now_ms)
 
     async def _sort(self, lanes: Lanes, lane: Lane, step: EventsStep, now_ms: int) -> None:
         """Move shapes between lanes, by what they brought."""
         if lane is lanes.quiet:
-            refused = lanes.move(step.crowded, step.next_block, now_ms)
+            first = min([step.next_block, *(log.block_number for log in step.logs)])
+            refused = lanes.move(step.crowded, first, now_ms)
             text = "its contract has more events than this operator reads for the signer"
             of_refused = self._found(lanes, refused, (*step.logs, *step.excess) if refused else ())
             await self.planner.tell(of_refused, "too-busy", text, now_ms)
