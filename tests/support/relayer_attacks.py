@@ -72,13 +72,18 @@ def block_of(event: EventPayload) -> int:
 
 
 @contextmanager
-def world(directory: Path, count: int, **limits: Any) -> Generator[World]:
-    """A relayer that reads `count` nodes, which have these limits, and has run one event."""
+def world(directory: Path, count: int, *, has_silent: bool = True, **limits: Any) -> Generator[World]:
+    """A relayer that reads `count` nodes, which have these limits, and has run one event.
+
+    With `has_silent` it has a chain more, whose node does not answer: it starts later then.
+    """
     chain = MadeChain()
     with ExitStack() as stack:
         nodes = [stack.enter_context(ProviderNode(chain, **limits)) for _ in range(count)]
-        silent = stack.enter_context(ProviderNode(MadeChain(SILENT_CHAIN), sleep_s=lambda: 10.0))
-        listed = {chain.id: [each.url for each in nodes], SILENT_CHAIN: [silent.url]}
+        listed = {chain.id: [each.url for each in nodes]}
+        if has_silent:
+            silent = stack.enter_context(ProviderNode(MadeChain(SILENT_CHAIN), sleep_s=lambda: 10.0))
+            listed[SILENT_CHAIN] = [silent.url]
         site = stack.enter_context(new_site(directory, listed))
         made = World(site, chain, nodes)
         made.sig = site.sign_event(HONEST, [[PING]])

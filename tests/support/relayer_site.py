@@ -140,11 +140,12 @@ class Site:
         return answer.json()["sig"]
 
     def all(self, path: str, **parameters: Any) -> list[dict[str, Any]]:
-        """All records of a listing."""
-        found: list[dict[str, Any]] = []
-        while page := self.get(path, limit=100, offset=len(found), **parameters):
-            found += page
-        return found
+        """All records of a listing, each once: newer ones move those of the next page."""
+        found, count = dict[str, dict[str, Any]](), 0
+        while page := self.get(path, limit=100, offset=count, **parameters):
+            found |= {each["hash"]: each for each in page}
+            count += len(page)
+        return list(found.values())
 
     def runs(self, sig: str) -> list[dict[str, Any]]:
         """The runs of a trigger that are no notes."""
