@@ -84,7 +84,7 @@ async def test_nodes_that_differ_about_the_block_of_a_note_that_says_so_hold_up_
         made.ledger.tell(due, "nodes-differ", "nodes did not agree", TICK)
         assert await made.outbox.publish_left()
         await forks.take_back(log.chain_id, 0, TICK)
-        (entry,) = made.journal.published_events(0)
+        (entry,) = made.journal.published_events(log.chain_id, 0)
         made.journal.mark(entry, "intents")
         with pytest.raises(Incomplete):
             await forks.take_back(log.chain_id, 0, TICK)
