@@ -223,6 +223,7 @@ class Relayer:
             await asyncio.sleep(_EVENTS_S)
 
     async def _look_always(self) -> None:
+        await self._read.wait()
         while True:
             try:
                 now_ms = await self._time()

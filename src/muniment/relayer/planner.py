@@ -102,8 +102,9 @@ class Planner:
             return
         self._events_s = self.steady_s() + RETRY_MS / 1_000
         for entry in self.journal.overdue_events(_MISSED_AT_ONCE, now_ms):
-            tracked = self.following.tracked.get(entry.sig)
-            if tracked is not None and not self.agenda.has_event(entry.sig, entry.payload):
+            if entry.sig not in self.following.tracked:
+                self.journal.give_up_all(entry.sig)
+            elif not self.agenda.has_event(entry.sig, entry.payload):
                 known = self.journal.known(entry.sig)
                 rested = known is not None and entry.until_ms < min(known.rests_until_ms, now_ms)
                 self.ledger.note(gap_of(entry.due)._replace(why="resting" if rested else "gap"), now_ms)

@@ -1,0 +1,64 @@
+"""Accidents of a relayer that must lose no run: restarts, full disks, clocks that step while a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from relayer_world import HOUR, MINUTE, TICK, World, world
+
+from builders import event
+from muniment.protocol.evm.address import Address
+from muniment.protocol.evm.hex import Bytes32, HexString
+from muniment.protocol.evm.signature import Signature
+from muniment.protocol.runs.payloads import EventPayload, event_payload
+from muniment.protocol.triggers.typed_data import EVENT
+from muniment.relayer.journal.entries import State
+from muniment.relayer.schedule.due import Due, Occurrence
+
+__all__ = ["world"]
+pytestmark = pytest.mark.one_engine  # what a relayer sends and reads has tests of its own on both
+
+
+async def test_a_restart_gives_up_no_planned_event(world: World) -> None:
+    sig = await world.sign(config=event())
+    world.at(TICK)
+    await world.step(TICK)
+    due = _of_event(sig, 1, TICK + HOUR)
+    async with world.relayer() as relayer:
+        relayer.journal.plan([due], TICK)
+    async with world.relayer() as relayer:
+        task = asyncio.create_task(relayer.serve())
+        while "registry" in relayer.troubles:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert relayer.journal.entry(due.sig, due.kind, due.payload) is not None
+
+
+async def test_events_of_a_trigger_that_ended_while_it_rested_hide_no_missed_ones(world: World) -> None:
+    ended, sig = [await world.sign(n, config=event()) for n in (1, 2)]
+    await world.step(TICK)
+    async with world.relayer() as relayer:
+        await relayer._begin()
+        theirs = [_of_event(ended, n, TICK + MINUTE) for n in range(150)]
+        own = _of_event(sig, 1_000, TICK + 2 * MINUTE)
+        relayer.journal.plan([*theirs, own], TICK)
+        relayer.journal.failed(Signature.parse(ended), 9, TICK + HOUR)
+        relayer.following._forget(Signature.parse(ended))
+        for n in range(3):
+            relayer.planner.see_events()
+            relayer.planner.look(TICK + 3 * MINUTE + n)
+        entry = relayer.journal.entry(own.sig, own.kind, own.payload)
+        assert entry is not None
+        assert entry.result == "missed"
+        assert relayer.journal.unfinished(State.PLANNED) == []
+
+
+def _of_event(sig: str, number: int, until_ms: int) -> Due:
+    log = EventPayload(8453, Bytes32.from_raw(bytes(32)), number, Address.parse("0x" + "11" * 20), (), HexString("0x"))
+    return Due(
+        Signature.parse(sig), EVENT, event_payload(log), TICK, until_ms,
+        Occurrence(log, 1, TICK // 1_000, Bytes32.from_raw(bytes(32)), number),
+    )  # fmt: skip
