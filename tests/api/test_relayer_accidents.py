@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import suppress
 
 import pytest
 from relayer_world import HOUR, MINUTE, TICK, World, world
 
 from builders import event
+from conftest import NOW_MS
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -18,6 +21,39 @@ from muniment.relayer.schedule.due import Due, Occurrence
 
 __all__ = ["world"]
 pytestmark = pytest.mark.one_engine  # what a relayer sends and reads has tests of its own on both
+
+
+async def test_a_trigger_whose_run_could_not_be_kept_runs_when_the_journal_can_be_written(world: World) -> None:
+    sig = await world.sign()
+    await world.step(NOW_MS)
+    world.at(TICK + 1_000)
+    async with world.relayer() as relayer:
+        journal = sqlite3.connect(world.directory / "relayer.db", isolation_level=None, timeout=0)
+        relayer.journal._connection.execute("PRAGMA busy_timeout=0")
+
+        async def fill() -> None:
+            journal.execute("BEGIN IMMEDIATE")
+            world.told.meanwhile = None
+
+        world.told.meanwhile = fill
+        task = asyncio.create_task(relayer.serve())
+        try:
+            async with asyncio.timeout(10):
+                while not world.told.ran:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.2)
+                journal.execute("ROLLBACK")
+                for n in range(1, 60):
+                    world.at(TICK + 1_000 * n)
+                    await asyncio.sleep(0.05)
+                    if await world.runs(sig):
+                        break
+        finally:
+            journal.close()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    assert await world.runs(sig) == [("nothing", TICK)]
 
 
 async def test_a_restart_gives_up_no_planned_event(world: World) -> None:

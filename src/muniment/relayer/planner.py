@@ -56,12 +56,17 @@ class Planner:
 
     def look_again(self, due: Due, code: str, now_ms: int) -> None:
         """After a run ended: at once, or after a pause where it has no result, for the reason `code`."""
+        at_ms = 0
         if code not in ("", LATE):
             entry = self.journal.entry(due.sig, due.kind, due.payload)
             tries = 1 if entry is None else entry.tries + 1
-            self.journal.tried(due, code, next_try(code, tries, now_ms, due.until_ms))
+            try:
+                self.journal.tried(due, code, next_try(code, tries, now_ms, due.until_ms))
+            except Exception as error:  # noqa: BLE001 - such as a full disk: the trigger must be looked at again
+                self.figures.fail("internal", "cannot keep that a run was tried", error, trigger=due.sig)
+                at_ms = now_ms + RETRY_MS
         if due.sig in self.following.tracked and due.kind != EVENT:
-            self.agenda.look_at(due.sig, 0)
+            self.agenda.look_at(due.sig, at_ms)
 
     def look(self, now_ms: int) -> bool:
         """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at."""
