@@ -23,6 +23,22 @@ __all__ = ["world"]
 pytestmark = pytest.mark.one_engine  # what a relayer sends and reads has tests of its own on both
 
 
+async def test_a_single_step_ends_though_the_time_of_a_run_is_over_before_its_turn(world: World) -> None:
+    sigs = [await world.sign(number) for number in range(1, 6)]
+    await world.step(NOW_MS)
+
+    async def pass_time() -> None:
+        world.at(world.registry_ms + 11 * MINUTE)  # their delta is ten minutes
+
+    world.told.meanwhile = pass_time
+    async with asyncio.timeout(10):
+        await world.step(TICK + 1_000)
+    assert {*world.told.ran} == {TICK}  # ticks that came meanwhile are those of the next step
+    found = [await world.runs(sig) for sig in sigs]
+    assert sorted(found)[:-1] == 4 * [[("missed", TICK + MINUTE)]]
+    assert max(found)[0] == ("nothing", TICK)
+
+
 async def test_a_trigger_whose_run_could_not_be_kept_runs_when_the_journal_can_be_written(world: World) -> None:
     sig = await world.sign()
     await world.step(NOW_MS)

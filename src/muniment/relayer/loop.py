@@ -140,8 +140,7 @@ class Relayer:
         await self._measure_gas()
         await self._begin()
         await self.outbox.publish_left()
-        now_ms = await self._time()
-        if now_ms is None:
+        if await self._time() is None:
             return False
         read = [
             await self._read_to_head(chain_id, step)
@@ -149,15 +148,19 @@ class Relayer:
             for step in (self.events.step, self.events.step_others)
         ]
         await self.events.close()
-        done = self.planner.look(now_ms) and all(read)
-        while self.agenda.turns.count:
+        done, last_ms = all(read), 0
+        while (now_ms := await self._time()) is not None:
+            last_ms = last_ms or now_ms
+            done &= self.planner.look(now_ms, last_ms)
+            if not self.agenda.turns.count:
+                break
             self._start_runs()
             if not self._tasks:  # every signer with a run rests
                 await self._sleep()
                 continue
             wait_s = self.agenda.turns.seconds_to_wait(self.steady_s())
             await asyncio.wait(self._tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-            self.planner.look(now_ms)
+        done &= now_ms is not None
         await self.outbox.publish_left()
         if self._tasks:  # those that tell of funds
             await asyncio.wait(self._tasks)

@@ -68,13 +68,17 @@ class Planner:
         if due.sig in self.following.tracked and due.kind != EVENT:
             self.agenda.look_at(due.sig, at_ms)
 
-    def look(self, now_ms: int) -> bool:
-        """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at."""
+    def look(self, now_ms: int, last_ms: int | None = None) -> bool:
+        """Plan the runs that are due, and let them wait for their turns; whether each trigger could be looked at.
+
+        With `last_ms` neither what became due after it nor what is tried again after it: both may come without an end.
+        """
+        last_ms = now_ms if last_ms is None else last_ms
         dues: list[Due] = []
         done = True
         for sig in self.agenda.to_look_at(now_ms, self.following.tracked.keys()):
             try:
-                if (due := self._look_at(sig, now_ms)) is not None:
+                if (due := self._look_at(sig, now_ms, last_ms)) is not None:
                     dues.append(due)
             except Exception as error:  # noqa: BLE001 - it must not keep the others from their runs
                 self.figures.fail("internal", "cannot look at a trigger", error, trigger=sig)
@@ -82,7 +86,7 @@ class Planner:
                 done = False
         if dues:
             self._plan(dues, now_ms)
-        self._take_events(now_ms)
+        self._take_events(now_ms, last_ms)
         self.figures.show("runs_waiting", self.agenda.turns.count)
         return done
 
@@ -99,7 +103,7 @@ class Planner:
     def _wait(self, tracked: Tracked, due: Due) -> None:
         self.agenda.wait(Cid.parse(tracked.trigger.function_cid).digest, tracked.trigger.signer, due)
 
-    def _take_events(self, now_ms: int) -> None:
+    def _take_events(self, now_ms: int, last_ms: int) -> None:
         """Let planned runs of events wait for their turns; those whose time is over are missed."""
         places = self.agenda.turns.places
         has_room = self._has_more and self.agenda.turns.waiting < places
@@ -114,7 +118,9 @@ class Planner:
                 rested = known is not None and entry.until_ms < min(known.rests_until_ms, now_ms)
                 self.ledger.note(gap_of(entry.due)._replace(why="resting" if rested else "gap"), now_ms)
         entries = self.journal.waiting_events(_EVENTS_AT_ONCE, places, now_ms)
-        new = [each for each in entries if not self.agenda.has_event(each.sig, each.payload)]
+        new = [
+            each for each in entries if each.next_ms <= last_ms and not self.agenda.has_event(each.sig, each.payload)
+        ]
         self._has_more = bool(entries)  # also where all wait already: others of theirs may come after them
         for entry in new:
             tracked = self.following.tracked.get(entry.sig)
@@ -126,7 +132,7 @@ class Planner:
             else:
                 self._wait(tracked, entry.due)
 
-    def _look_at(self, sig: Signature, now_ms: int) -> Due | None:
+    def _look_at(self, sig: Signature, now_ms: int, last_ms: int) -> Due | None:
         tracked, known = self.following.tracked.get(sig), self.journal.known(sig)
         if tracked is None or known is None or known.ended_ms is not None or self.agenda.is_busy(sig):
             return None
@@ -139,9 +145,10 @@ class Planner:
         due, wake_ms = look.due, look.wake_ms
         if due is not None:
             planned = self.journal.entry(sig, due.kind, due.payload)
-            if planned is None or planned.next_ms <= max(now_ms, due.timestamp_ms):
+            next_ms = due.timestamp_ms if planned is None else max(planned.next_ms, due.timestamp_ms)
+            if next_ms <= last_ms:
                 return due
-            wake_ms = min(planned.next_ms, due.until_ms + 1)
+            wake_ms = max(now_ms + 1, min(next_ms, due.until_ms + 1))
         if wake_ms is not None:
             self.agenda.look_at(sig, wake_ms)
         return None
