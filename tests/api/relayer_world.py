@@ -188,7 +188,7 @@ class World:
                 return True
 
             publication = Publication(
-                registry=registry, asked_again=following.asked_again, now_ms=lambda: self.own_ms,
+                registry=registry, asked_again=following.asked_again, now_ms=clock.likely_ms,
                 is_canonical=is_canonical,
             )  # fmt: skip
             events = EventRuns(

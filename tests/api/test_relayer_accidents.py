@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import suppress
 
 import pytest
-from relayer_world import HOUR, MINUTE, TICK, World, world
+from relayer_world import DAY, HOUR, MINUTE, TICK, World, intents, world
 
 from builders import event
 from conftest import NOW_MS
@@ -70,6 +70,23 @@ async def test_a_trigger_whose_run_could_not_be_kept_runs_when_the_journal_can_b
             with suppress(asyncio.CancelledError):
                 await task
     assert await world.runs(sig) == [("nothing", TICK)]
+
+
+async def test_a_clock_that_steps_while_a_run_goes_on_stops_no_later_tick(world: World) -> None:
+    sig = await world.sign()
+    await world.step(NOW_MS)
+    world.told.does = intents(1)
+
+    async def step() -> None:
+        world.at(world.registry_ms, own_ms=world.registry_ms + DAY)
+        world.told.meanwhile = None
+
+    world.told.meanwhile = step
+    await world.step(TICK + 1_000)
+    for n in (1, 2, 3):
+        await world.step(TICK + n * MINUTE + 1_000)
+    assert world.told.ran == [TICK + n * MINUTE for n in range(4)]
+    assert len(await world.get("/intents", generation="all", triggerSig=sig)) == 4
 
 
 async def test_a_restart_gives_up_no_planned_event(world: World) -> None:

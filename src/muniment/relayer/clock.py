@@ -25,6 +25,8 @@ class RegistryClock:
     steady_s: Callable[[], float]
     # The last `Date`, in milliseconds since 1970, and when it came.
     _told: tuple[int, float] | None = field(default=None, init=False)
+    # The last time that both clocks allowed, and when.
+    _agreed: tuple[int, float] | None = field(default=None, init=False)
 
     def hear(self, date: str | None) -> None:
         """Take the `Date` of an answer (RFC 9110 section 6.6.1). One that is missing or no date is ignored."""
@@ -49,5 +51,21 @@ class RegistryClock:
         """
         if self._told is None:
             return None
-        told_ms, at_s = self._told
-        return agreed_now(self.own_ms(), told_ms + round(1_000 * (self.steady_s() - at_s)))
+        (told_ms, at_s), now_s = self._told, self.steady_s()
+        now_ms = agreed_now(self.own_ms(), told_ms + round(1_000 * (now_s - at_s)))
+        if now_ms is not None:
+            self._agreed = now_ms, now_s
+        return now_ms
+
+    def likely_ms(self) -> int:
+        """The same, also while it is in doubt: then the last time that both allowed, and what has passed since.
+
+        A clock that steps for a moment must not put what is remembered of a run, or said of it, at another day.
+        """
+        now_ms = self.now_ms()
+        if now_ms is not None:
+            return now_ms
+        if self._agreed is None:
+            return self.own_ms()
+        agreed_ms, at_s = self._agreed
+        return agreed_ms + round(1_000 * (self.steady_s() - at_s))

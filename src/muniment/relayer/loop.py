@@ -264,11 +264,6 @@ class Relayer:
             self.troubles.pop("clock", None)
         return now_ms
 
-    def _agreed_ms(self) -> int:
-        """The time by which runs are due, also while it is in doubt."""
-        now_ms = self.clock.now_ms()
-        return self.clock.own_ms() if now_ms is None else now_ms
-
     def trouble(self) -> str:
         """Why this relayer cannot do all its work now, also of chains that do not move; empty if it can."""
         lines = [
@@ -303,8 +298,10 @@ class Relayer:
         began_s, code = self.steady_s(), LATE  # also for one that is cancelled
         try:
             outcome = await self.runner.attempt(due)
+            if self.clock.now_ms() is None:  # such as after a suspension of this machine
+                await self._time()
             code = outcome.code if isinstance(outcome, NotYet) else ""
-            if (entry := self.ledger.keep(due, outcome, self._agreed_ms())) is not None:
+            if (entry := self.ledger.keep(due, outcome, self.clock.likely_ms())) is not None:
                 await self.outbox.publish(entry)
             if isinstance(outcome, Made) and outcome.intents:
                 self._begin_task(self._tell_of_funds(outcome))
@@ -317,7 +314,7 @@ class Relayer:
         finally:
             now_s = self.steady_s()
             self.agenda.ended(turn, now_s - began_s, now_s)
-            self.planner.look_again(due, code, self._agreed_ms())
+            self.planner.look_again(due, code, self.clock.likely_ms())
             self._changed.set()
 
     async def _tell_of_funds(self, made: Made) -> None:

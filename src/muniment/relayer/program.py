@@ -109,7 +109,8 @@ async def assembled(
         yield Relayer(
             settings=settings, journal=journal, following=following, running=running,
             publishing=publishing or Publication(
-                registry=registry, asked_again=following.asked_again, now_ms=own_ms, is_canonical=events.is_canonical,
+                registry=registry, asked_again=following.asked_again, now_ms=clock.likely_ms,
+                is_canonical=events.is_canonical,
             ),
             clock=clock, caps=Caps(registry=registry, settings=settings, signer_of=following.signer_of),
             figures=figures, engine=running.engine,

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
+from muniment.relayer.schedule.rests import REST_MS_MAX, rests_until
 from muniment.relayer.schedule.tries import next_try
 
 MINUTE = 60_000
@@ -35,3 +36,8 @@ def test_a_block_is_asked_for_each_five_seconds_for_five_minutes() -> None:
 @given(st.sampled_from(["no-answer", "no-block"]), st.integers(0, 3_600_000))
 def test_a_try_is_made_in_the_last_half_minute(code: str, until_ms: int) -> None:
     assert until_ms - 30_000 <= 1_000 * tries_of(code, until_ms)[-1] + 999
+
+
+def test_a_rest_that_a_clock_set_which_was_ahead_does_not_begin_again_each_hour() -> None:
+    assert rests_until(REST_MS_MAX, 0) == REST_MS_MAX
+    assert rests_until(24 * REST_MS_MAX, 0) == 0

@@ -18,5 +18,8 @@ def rest_ms(failures: int) -> int:
 
 
 def rests_until(until_ms: int, now_ms: int) -> int:
-    """Until when a trigger rests that was told to: the clock may have gone back, so an hour at most."""
-    return min(until_ms, now_ms + REST_MS_MAX)
+    """Until when a trigger rests that was told to; 0: it does not.
+
+    No rest is longer than an hour: an end that is further away was set by a clock that was ahead.
+    """
+    return until_ms if until_ms <= now_ms + REST_MS_MAX else 0
