@@ -65,8 +65,8 @@ def test_rests_too_late_runs_and_notes_are_told() -> None:
     assert any(f"rests until {moment(NOON + 5 * MINUTE)} after 3 failures" in each for each in said)
     assert any("good for 300 seconds" in each and "at most 299 seconds late" in each for each in said)
     assert any("skipped; that is said once an hour" in each for each in said)
-    back = told(each_minute(), rests_until_ms=NOON + 500 * MINUTE)  # the clock went back
-    assert any(f"rests until {moment(NOON + 60 * MINUTE)} after" in each for each in back)
+    ahead = told(each_minute(), rests_until_ms=NOON + 500 * MINUTE)  # by a clock that was ahead
+    assert not any("rests until" in each for each in ahead)
 
 
 def test_what_a_function_says_cannot_add_a_sentence() -> None:
