@@ -311,10 +311,13 @@ async def test_a_signer_has_so_many_triggers_for_events_and_the_next_takes_the_p
         events.log(n)
     await events.to_head()
     assert events.planned() == {sigs[0]: 1, sigs[1]: 1, other: 1}
+    next_block = events.chain.head + 1
+    events.asked()
     events.end(sigs[0])
     events.log(3)
     await events.to_head()
-    assert events.planned()[sigs[2]] >= 1
+    assert events.planned()[sigs[2]] == 1
+    assert {int(each["fromBlock"], 16) for each in events.asked()} == {next_block}  # nothing is read again for it
 
 
 async def test_the_triggers_that_were_registered_first_are_read_whatever_order_they_are_seen_in(

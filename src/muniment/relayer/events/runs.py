@@ -95,6 +95,8 @@ class EventRuns:
             return
         self._remove(sig)
         if (freed := self._allowance.remove(sig)) is not None:
+            # From now on: to read the past for it, everybody's events would have to wait.
+            self.journal.keep_fact(_begun(freed), "now")
             self.see(freed)
 
     def _remove(self, sig: Signature) -> None:
