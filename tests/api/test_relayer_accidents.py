@@ -11,6 +11,7 @@ from relayer_world import DAY, HOUR, MINUTE, TICK, World, intents, world
 
 from builders import event
 from conftest import NOW_MS
+from muniment.protocol.errors import TriggerNotFound
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 from muniment.protocol.evm.signature import Signature
@@ -104,6 +105,26 @@ async def test_a_restart_gives_up_no_planned_event(world: World) -> None:
         task.cancel()
         await asyncio.wait([task])
         assert relayer.journal.entry(due.sig, due.kind, due.payload) is not None
+
+
+async def test_a_registry_that_does_not_find_a_trigger_for_a_moment_loses_no_event(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sig = await world.sign(config=event())
+    world.at(TICK)
+    await world.step(TICK)
+    due = _of_event(sig, 1, TICK + HOUR)
+    async with world.relayer() as relayer:
+        relayer.journal.plan([due], TICK)
+
+        async def lost(*_: object, **__: object) -> None:
+            raise TriggerNotFound("nobody registered it")
+
+        monkeypatch.setattr(type(relayer.following.registry.triggers), "get", lost)
+        assert not await relayer.once()
+        entry = relayer.journal.entry(due.sig, due.kind, due.payload)
+        assert entry is not None
+        assert (entry.state, entry.tries) == (State.PLANNED, 1)
 
 
 async def test_events_of_a_trigger_that_ended_while_it_rested_hide_no_missed_ones(world: World) -> None:

@@ -98,6 +98,7 @@ class Following:
     async def asked_again(self, sig: Signature) -> Trigger | None:
         """The trigger as the registry shows it now; None: it is not to run. Raises the errors of the client.
 
+        One that the registry does not find has not ended: it may be found again.
         The signer is the one of the first reading: a signature recovers to some address for any content.
         """
         tracked = self.tracked.get(sig)
@@ -107,7 +108,7 @@ class Following:
             shown = await self.registry.triggers.get(sig, signer=tracked.trigger.signer)
         except TriggerNotFound:
             _log.error("the registry has lost a trigger", trigger=sig)
-            return None
+            raise
         await self._take([shown])
         return shown if sig in self.tracked else None
 
