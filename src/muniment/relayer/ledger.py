@@ -100,7 +100,6 @@ class Ledger:
         if code == "nodes-differ":
             run = missed(Gap(due.sig, due.kind, due.payload, 1, due.timestamp_ms, due.timestamp_ms), code, self.engine)
         run = replace(run, reason=reason_of(code, text))
-        self.journal.plan([due], now_ms)
         self.journal.ran(due, run.result, *Content.of(run, []).bytes_and_hash(), now_ms, is_told=True)
         self.figures.add("runs_total", run.result)
         _log.warning("events are not run", trigger=due.sig, reason=code, text=text)

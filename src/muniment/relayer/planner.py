@@ -110,13 +110,7 @@ class Planner:
         if self.agenda.events >= 2 * _EVENTS_AT_ONCE or not (has_room or self.steady_s() >= self._events_s):
             return
         self._events_s = self.steady_s() + RETRY_MS / 1_000
-        for entry in self.journal.overdue_events(_MISSED_AT_ONCE, now_ms):
-            if entry.sig not in self.following.tracked:
-                self.journal.give_up_all(entry.sig)
-            elif not self.agenda.has_event(entry.sig, entry.payload):
-                known = self.journal.known(entry.sig)
-                rested = known is not None and entry.until_ms < min(known.rests_until_ms, now_ms)
-                self.ledger.note(gap_of(entry.due)._replace(why="resting" if rested else "gap"), now_ms)
+        self._miss_events(now_ms)
         entries = self.journal.waiting_events(_EVENTS_AT_ONCE, places, now_ms)
         new = [
             each for each in entries if each.next_ms <= last_ms and not self.agenda.has_event(each.sig, each.payload)
@@ -131,6 +125,20 @@ class Planner:
                 self.ledger.note(gap_of(entry.due)._replace(why="too-late"), now_ms)
             else:
                 self._wait(tracked, entry.due)
+
+    def _miss_events(self, now_ms: int) -> None:
+        """Note events whose time is over; one that cannot be noted is given up, or it would stay the first of all."""
+        for entry in self.journal.overdue_events(_MISSED_AT_ONCE, now_ms):
+            if entry.sig not in self.following.tracked:
+                self.journal.give_up_all(entry.sig)
+            elif not self.agenda.has_event(entry.sig, entry.payload):
+                known = self.journal.known(entry.sig)
+                rested = known is not None and entry.until_ms < min(known.rests_until_ms, now_ms)
+                try:
+                    self.ledger.note(gap_of(entry.due)._replace(why="resting" if rested else "gap"), now_ms)
+                except ValueError as error:  # such as a log that no record takes
+                    self.figures.fail("internal", "cannot note a missed event", error, trigger=entry.sig)
+                    self.journal.give_up(entry.due, is_decided=False)
 
     def _look_at(self, sig: Signature, now_ms: int, last_ms: int) -> Due | None:
         tracked, known = self.following.tracked.get(sig), self.journal.known(sig)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from muniment.relayer.journal.entries import Entry
     from muniment.relayer.settings import RelayerSettings
 
+_DAY_MS: Final = 86_400_000
 # The feed waits 25 s for an event.
 _TIMEOUT_S: Final = 30.0
 # A run has other turns: what fails is tried again by the loop, and not by the client for minutes.
@@ -83,6 +84,7 @@ async def assembled(
     clock = RegistryClock(own_ms, time.monotonic)
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal.open(settings.state) if publishing is None else Journal.in_memory())
+        journal.events_kept_ms = settings.event_window_max_ms + _DAY_MS  # so that no event runs twice
         registry = await stack.enter_async_context(connected(settings, clock))
         outgoing = await stack.enter_async_context(Outgoing(allow_private=True))  # the operator wrote the URLs
         following = Following(

@@ -416,6 +416,26 @@ async def test_a_signer_fills_a_sixteenth_of_the_journal(events: EventWorld) -> 
     assert (greedy, "too-busy") in events.heard.codes
 
 
+async def test_a_full_journal_takes_what_signers_with_little_need(events: EventWorld) -> None:
+    """What is published counts too: its logs are kept."""
+    greedy, honest = events.sign(1, signer=1, at=BUSY), events.sign(2, signer=2, at=HONEST)
+    await events.to_head()
+    for n in range(20):
+        events.log(BUSY, data="0x" + f"{n:02x}" * 20_000)
+    await events.to_head()
+    for entry in events.journal.unfinished(State.PLANNED):
+        events.journal.ran(entry.due, "nothing", b"", b"", 0)
+        events.journal.published(entry, 0)
+    events.settings = {"journal_bytes_max": 256 * 1_500}
+    events.events = events.started()
+    for _ in range(3):
+        events.log(BUSY)
+        events.log(HONEST)
+        await events.to_head()
+    assert [entry.sig for entry in events.journal.unfinished(State.PLANNED)] == [honest] * 3
+    assert {*events.heard.codes} == {(greedy, "too-busy")}
+
+
 async def test_an_event_runs_no_later_than_the_window_of_the_operator(events: EventWorld) -> None:
     events.settings = {"event_window_max_ms": 60_000}
     events.events = events.started()

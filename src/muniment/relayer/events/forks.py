@@ -138,10 +138,15 @@ class Forks:
                 if entry.result != "missed" or error.code != "nodes-differ":
                     failure = error
                 continue
-            if is_gone and entry.result != ORPHANED:
-                await self._orphan(entry, event)
-            elif not is_gone and entry.result == ORPHANED:
-                await self._restore(entry, now_ms)
+            try:
+                if is_gone and entry.result != ORPHANED:
+                    await self._orphan(entry, event)
+                elif not is_gone and entry.result == ORPHANED:
+                    await self._restore(entry, now_ms)
+            except Refusal as refusal:
+                if not refusal.code:  # the page of a proxy, not by a registry
+                    raise
+                _log.error("the registry refuses what became of a run", run="0x" + entry.hash.hex(), code=refusal.code)
         if failure is not None:
             raise failure
 

@@ -33,6 +33,10 @@ _PAYLOAD_BYTES_MAX: Final = 64 * 1024
 _DAY_MS: Final = 86_400_000
 # The part of the journal that the runs of one signer may fill.
 _SHARE: Final = 16
+# The part that a signer may still fill of a journal that is full.
+_SMALL_SHARE: Final = 256
+# What a signer's runs take is counted once in so long: it may be a million rows.
+_HELD_MS: Final = 60_000
 
 
 class Telling(Protocol):
@@ -72,6 +76,7 @@ class EventPlanner:
     journal: Journal
     settings: RelayerSettings
     telling: Telling = field(default_factory=Untold)
+    _held: dict[Address, tuple[int, int]] = field(default_factory=dict["Address", "tuple[int, int]"], init=False)
 
     async def plan(self, found: Iterable[Found], now_ms: int, *, is_new: bool = False) -> int:
         """Plan the runs that are new and can still be made, and tell of the others; how many were planned.
@@ -81,7 +86,7 @@ class EventPlanner:
         count, dues = 0, list[Due]()
         rests: dict[Signature, _Rest] = {}
         beyond: dict[bytes, Due] = {}
-        room = _Room(self.journal, self.settings, now_ms)
+        room = _Room(self.journal, self.settings, now_ms, self._held)
         for n, candidate in enumerate(self._candidates(found, is_new=is_new), 1):
             if n % _ROWS == 0:
                 await asyncio.sleep(0)
@@ -164,8 +169,9 @@ class _Room:
     journal: Journal
     settings: RelayerSettings
     now_ms: int
+    # What the runs of signers take, and when that was counted.
+    held: dict[Address, tuple[int, int]]
     _left: dict[Signature, int] = field(default_factory=dict["Signature", int], init=False)
-    _bytes: dict[Address, int] = field(default_factory=dict["Address", int], init=False)
     _total: int | None = field(default=None, init=False)
 
     def refused(self, signer: Address, due: Due) -> tuple[Unplanned | None, str]:
@@ -190,10 +196,12 @@ class _Room:
         self._total += size
         if self._total <= most // _SHARE:
             return False
-        if signer not in self._bytes:
-            self._bytes[signer] = self.journal.bytes_of(signer)
-        self._bytes[signer] += size
-        return self._total > most or self._bytes[signer] > most // _SHARE
+        at_ms, held = self.held.get(signer, (0, 0))
+        if not 0 <= self.now_ms - at_ms < _HELD_MS:
+            at_ms, held = self.now_ms, self.journal.bytes_of(signer)
+        self.held[signer] = at_ms, held + size
+        # Full, it still takes what small shares need: those that filled it stop nobody else.
+        return held + size > most // (_SHARE if self._total <= most else _SMALL_SHARE)
 
 
 def _noted(due: Due) -> Due:

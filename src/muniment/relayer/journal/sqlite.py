@@ -56,8 +56,7 @@ WITH RECURSIVE planned(trigger) AS (
   WHERE of_signer <= :each ORDER BY of_function, next_, trigger_ LIMIT :count
 )
 """
-# Published runs of an event, which may be told again after a reorganisation, are kept for so long.
-_EVENTS_KEPT_MS: Final = 30 * 86_400_000
+_DAY_MS: Final = 86_400_000
 _NUMBERS_MAX: Final = 1_000
 
 
@@ -69,7 +68,11 @@ class Journal:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Use an open file, see `open` and `reading`."""
+        """Use an open file, see `open` and `reading`.
+
+        Published runs of events, which may be told again after a reorganisation, are kept for `events_kept_ms`.
+        """
+        self.events_kept_ms = 2 * _DAY_MS
         self._connection = connection
         # By chain the block before which logs without a run are forgotten.
         self._forgotten: dict[int, int] = {}
@@ -164,9 +167,11 @@ class Journal:
         """Keep the bytes of a run that was planned. Its tick is decided from now on.
 
         `life_ms` is how long after its time the intents of a run that is too late were good, 0 for one in time. With
-        `is_told` it is a note that runs are skipped.
+        `is_told` it is a note that runs are skipped, which need not be planned.
         """
         with self._writing():
+            if is_told:
+                self._plan([due], now_ms)
             self._connection.execute(
                 "UPDATE journal_triggers SET sent_ms = max(sent_ms, ?), life_ms = coalesce(?, life_ms), "
                 "told_ms = max(told_ms, ?) WHERE sig = ?",
@@ -218,7 +223,7 @@ class Journal:
             self._connection.execute(
                 f"UPDATE journal_runs SET state = 2, body = NULL, written_ms = ? WHERE {_PLACE}", (now_ms, *place)
             )
-            condition, limit = ("written_ms", now_ms - _EVENTS_KEPT_MS) if entry.event else ("key", place[2])
+            condition, limit = ("written_ms", now_ms - self.events_kept_ms) if entry.event else ("key", place[2])
             old = self._connection.execute(
                 f"DELETE FROM journal_runs WHERE trigger = ? AND kind = ? AND state = 2 AND {condition} < ? "
                 "RETURNING key",
@@ -397,11 +402,11 @@ class Journal:
         )
 
     def bytes_of(self, signer: Address) -> int:
-        """About the bytes that the unfinished runs of a signer take."""
+        """About the bytes that the runs of a signer take, with those that are published and kept."""
         ((size,),) = self._connection.execute(
             "SELECT sum(100 + ifnull(length(r.body), 0) + ifnull(length(e.payload), 0)) FROM journal_runs r "
             "JOIN journal_triggers t ON t.number = r.trigger "
-            "LEFT JOIN journal_events e ON r.kind = 1 AND e.number = r.key WHERE r.state < 2 AND t.signer = ?",
+            "LEFT JOIN journal_events e ON r.kind = 1 AND e.number = r.key WHERE t.signer = ?",
             (signer.raw,),
         )
         return size or 0

@@ -149,10 +149,11 @@ class Following:
         for each in new:
             try:
                 self.tracked[each.sig] = Tracked(each, Plan.of(each))
-            except (Refusal, ValueError) as error:  # a config that no registry takes, or a time that is none
+                self.on_change(each.sig)
+            except (Refusal, ValueError, TypeError, KeyError) as error:
+                # A config that no registry takes, or a time that is none: it must not keep the others from being read.
+                self.tracked.pop(each.sig, None)
                 _log.error("a trigger cannot be read", trigger=each.sig, reason=str(error))
-                continue
-            self.on_change(each.sig)
 
     def _may_return(self, trigger: Trigger) -> bool:
         known = self.journal.known(trigger.sig)
