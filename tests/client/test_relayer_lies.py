@@ -13,6 +13,7 @@ from relayer_lies_world import ANY, World, followed, shown, world
 from builders import cron
 from middle import Answered, Asked, Forward
 from muniment.client import Forged
+from muniment.protocol.errors import TriggerNotFound
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.signature import Signature
 from muniment.relayer.lives.following import CREATED, _subjects
@@ -231,6 +232,6 @@ async def test_a_trigger_that_the_registry_lost_does_not_run(world: World) -> No
 
     async with followed(world) as following:
         await following.begin()
-        with world.middle.behaving(behave):
-            assert await following.asked_again(sig) is None
+        with world.middle.behaving(behave), pytest.raises(TriggerNotFound):  # asked again later
+            await following.asked_again(sig)
         assert await following.asked_again(sig) is not None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from sqlite3 import IntegrityError
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,7 +19,7 @@ from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hashing import keccak256
 from muniment.protocol.evm.signature import Signature
 from muniment.protocol.triggers.typed_data import EVENT
-from muniment.relayer.events.chain import ChainEvents, EventsStep
+from muniment.relayer.events.chain import ChainEvents, occurrence_of
 from muniment.relayer.events.runs import EventRuns
 from muniment.relayer.events.shapes import Interests, Waiting
 from muniment.relayer.figures import Figures
@@ -50,25 +50,36 @@ def events_of(nodal: Nodal, *urls: str, start: int, confirmations: int = 0) -> C
     return ChainEvents(reader)
 
 
-async def stepped(events: ChainEvents, wanted: dict[Signature, Waiting]) -> EventsStep:
+class Step(NamedTuple):
+    """A step, with the triggers that wait for each event."""
+
+    found: tuple[tuple[Signature, Occurrence], ...]
+    next_block: int
+    gone_back_to: int | None
+    at_head: bool
+
+
+async def stepped(events: ChainEvents, wanted: dict[Signature, Waiting]) -> Step:
     interests = Interests()
     for sig, each in wanted.items():
         interests.add(sig, each)
-    return await events.step(interests, [*interests.shapes])
+    step = await events.step(interests, shapes := [*interests.shapes])
+    found = [(sig, occurrence_of(CHAIN_ID, log)) for log in step.logs for sig in {*interests.takers(log, shapes)}]
+    return Step(tuple(found), step.next_block, step.gone_back_to, step.at_head)
 
 
-async def to_head(events: ChainEvents, wanted: dict[Signature, Waiting]) -> list[EventsStep]:
+async def to_head(events: ChainEvents, wanted: dict[Signature, Waiting]) -> list[Step]:
     steps = [await stepped(events, wanted)]
     while not steps[-1].at_head:
         steps.append(await stepped(events, wanted))
     return steps
 
 
-def found_in(steps: list[EventsStep]) -> list[tuple[Signature, Occurrence]]:
+def found_in(steps: list[Step]) -> list[tuple[Signature, Occurrence]]:
     return [each for step in steps for each in step.found]
 
 
-def answers_in(steps: list[EventsStep], sig: Signature) -> list[int]:
+def answers_in(steps: list[Step], sig: Signature) -> list[int]:
     return [int(each.log.topics[1], 16) for who, each in found_in(steps) if who == sig]
 
 

@@ -37,7 +37,7 @@ from muniment.protocol.ipfs.unixfs import decode_unixfs
 from muniment.protocol.json_text import parse_json
 from muniment.protocol.tokens import Catalogue
 from muniment.protocol.triggers.amounts import money_of
-from muniment.protocol.triggers.schedule import check_cron, check_delta, count_runs, last_run, next_runs
+from muniment.protocol.triggers.schedule import check_cron, check_delta, count_runs, last_run, next_runs, usual_delta
 from muniment.protocol.triggers.typed_data import compile_input, compile_trigger
 from muniment.protocol.triggers.types import SIGNER
 from muniment.protocol.visible import visible
@@ -375,13 +375,22 @@ DECODERS: tuple[Decoder, ...] = (
     ),
     Decoder(
         "a cron expression",
-        _text(lambda text: (check_cron(text), next_runs(text, 0, 5), last_run(text, 0), count_runs(text, 0, 60_000))),
+        _text(
+            lambda text: (
+                check_cron(text),
+                next_runs(text, 0, 5),
+                last_run(text, 0),
+                count_runs(text, 0, 60_000),
+                usual_delta(text),
+            )
+        ),
         (
             "triggers._FIELDS compile",
             "triggers._ITEM compile",
             "triggers._LAST_WEEKDAY compile",
             "triggers._expand split",
             "triggers._walked CronSim",
+            "triggers.usual_delta split",
             "triggers.last_runs CronSim",
             "triggers.count_runs split",
             "triggers._numbers split",

@@ -46,6 +46,7 @@ NODE_DECODERS = [
             "evm._METHOD compile",
             "evm._WORD compile",
             "evm._REVERTED compile",
+            "evm._REVERTED_ANYWHERE compile",
             "evm._letters sub",
             "evm._URL compile",
             "evm._BETWEEN compile",

@@ -138,7 +138,7 @@ async def test_a_look_has_its_own_time(world: ReadingWorld, monkeypatch: pytest.
     read = world.reader(world.node(), world.node())
     with pytest.raises(Unreachable):
         await read.step()
-    assert (read.failing, read.reader.failures["timeout"]) == ([1, 2], 2)
+    assert (read.failing, read.reader._disputes.failures["timeout"]) == ([1, 2], 2)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

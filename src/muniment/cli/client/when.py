@@ -55,8 +55,6 @@ def given_options(flags: Mapping[str, Any]) -> list[str]:
 
 def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that the options say. Raises `ValueError`, `Refusal`."""
-    from muniment.protocol.triggers.schedule import usual_delta
-
     kinds = [name for name in _KINDS if flags[name]]
     if not kinds:
         raise ValueError(f"say when it runs: one of {', '.join(_KINDS.values())}")
@@ -70,13 +68,23 @@ def config_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     end = end_ms(flags["end"] or _END)
     if flags["end"] != "never" and end <= time.time_ns() // 1_000_000:
         raise ValueError(f"--end {flags['end']} is in the past")
-    usual = usual_delta(flags["schedule"]) if flags["schedule"] else _DELTA
-    shared = {"delta": flags["delta"] or usual, "endDate": end}
+    shared = {"delta": flags["delta"] or _usual(flags["schedule"]), "endDate": end}
     if flags["schedule"]:
         return {"type": 0, "schedule": flags["schedule"], **shared}
     if flags["on_event"]:
         return {"type": 1, **_event(flags["on_event"], flags["topics"]), **shared}
     return {"type": 2, **_start(flags["at"], end), **shared}
+
+
+def _usual(schedule: str | None) -> str:
+    """How late a run may be unless its owner says otherwise. A schedule that is none is refused later, by name."""
+    from muniment.protocol.errors import InvalidConfig
+    from muniment.protocol.triggers.schedule import usual_delta
+
+    try:
+        return usual_delta(schedule) if schedule else _DELTA
+    except InvalidConfig:
+        return _DELTA
 
 
 def _options(kinds: set[str]) -> list[str]:

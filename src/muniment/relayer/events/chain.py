@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LOGS_OF_SHAPE_MAX: Final = 200
 # Of more requests than these that a node refused, none is to blame alone; the range is halved anyway.
 _TO_BLAME_MAX: Final = 3
+# How long shapes are asked for one by one: each is a request of its own.
+_ALONE_S: Final = 60.0
 
 
 class EventsStep(NamedTuple):
@@ -49,12 +51,17 @@ class ChainEvents:
     reader: LogReader
     # Shapes of a request with several contracts that nodes refused: which of them is to blame shows when each is alone.
     _alone: set[Shape] = field(default_factory=set[Shape], init=False)
+    _alone_until_s: float = field(default=0.0, init=False)
+    # What nodes refused in the last step: an error that is no refusal comes once.
+    _refused: frozenset[LogFilter] = field(default=frozenset(), init=False)
     # What was asked last, as long as neither the triggers nor the shapes change.
     _asked: tuple[object, dict[LogFilter, list[Shape]]] | None = field(default=None, init=False)
 
     async def step(self, interests: Interests, shapes: Collection[Shape]) -> EventsStep:
         """Read the next range of blocks. Raises `Incomplete` when too few nodes answer; they rest until a later try."""
-        chain_id = self.reader.nodes.chain.id
+        chain_id, now_s = self.reader.nodes.chain.id, self.reader.nodes.now_s()
+        if now_s >= self._alone_until_s:
+            self._alone.clear()
         filters = self._filters(interests, shapes)
         try:
             step = await self.reader.step([*filters])
@@ -62,10 +69,13 @@ class ChainEvents:
             text = f"too few nodes of chain {chain_id} answer for a range ({error.reason}: {error})"
             raise Incomplete("no-answer", text) from None
         crowded = dict.fromkeys(_crowded(interests, shapes, (*step.logs, *step.excess)))
-        for refused in step.refused if len(step.refused) <= _TO_BLAME_MAX else ():
+        again = [each for each in step.refused if each in self._refused]
+        self._refused = frozenset(step.refused)
+        for refused in again if len(again) <= _TO_BLAME_MAX else ():
             those = filters.get(refused, [])
             if len(those) > 1:
                 self._alone.update(those)
+                self._alone_until_s = now_s + _ALONE_S
             else:
                 crowded.update(dict.fromkeys(those))
                 self._alone.clear()

@@ -11,90 +11,57 @@ const PRESETS = [
   ["0 9 * * 1", "Mondays at 09:00"], ["0 0 1 * *", "On the first of the month"], ["", "Own"],
 ];
 const CRON_FIELDS = ["Minute", "Hour", "Day of month", "Month", "Weekday"];
-const HOUR = 60;
-// Functions give their intents a few minutes: a later run may come to nothing.
-const LATE_MINUTES = 5;
 const UNITS = /** @type {[string, string][]} */ ([["s", "seconds"], ["m", "minutes"], ["h", "hours"], ["d", "days"], ["w", "weeks"]]);
 const TOPICS_MAX = 4;
-const MINUTE_MS = 60_000;
-// Ninety days: a trigger that its owner forgets ends by itself.
-const ENDS_IN_MINUTES = 90 * 24 * 60;
+const MINUTE_MS = 6e4;
+// Ninety days: a forgotten trigger ends by itself.
+const ENDS_IN_MINUTES = 129600;
 /** @type {((typed: string) => string) | null} */
 let topicOf = null;
 
-/**
- * The part of the form that says when.
- * @returns {Field}
- */
+/** The part of the form that says when. @returns {Field} */
 export function configField() {
   const kind = choice("Kind", [["0", "On a schedule"], ["1", "On an event"], ["2", "Once"]], "/config/type", "", Number);
-  const parts = /** @type {Record<number, Field>} */ ({ [CRON]: cron(), [EVENT]: event(), [ONCE]: once() });
-  const select = /** @type {HTMLSelectElement} */ (kind.node.querySelector("select"));
   const delta = delay();
+  const parts = /** @type {Record<number, Field>} */ ({ [CRON]: cron(delta), [EVENT]: event(), [ONCE]: once() });
+  const select = /** @type {HTMLSelectElement} */ (kind.node.querySelector("select"));
   const end = orNone("Ends", "at a time", "never: only a deactivation ends it", moment("Ends (UTC)", "/config/endDate", "", true), 0);
   end.write(Math.floor(Date.now() / MINUTE_MS + ENDS_IN_MINUTES) * MINUTE_MS);
   const show = () => {
     Object.entries(parts).forEach(([number, part]) => { part.node.hidden = number !== select.value; });
-    if (select.value === String(EVENT) && !topicOf) void readEvents(parts[EVENT]?.node);
+    if (select.value === "1" && !topicOf) void readEvents(parts[EVENT]?.node);
   };
   kind.node.addEventListener("input", show);
   show();
-  // Until its owner says otherwise, a run may be late by the interval of the schedule.
-  const usual = () => {
-    const minutes = /** @type {HTMLInputElement | null} */ (parts[CRON]?.node.querySelector(".five input"))?.value.trim();
-    return `${select.value === String(CRON) ? shortest(minutes || "*") : LATE_MINUTES}m`;
-  };
-  let last = usual();
-  delta.write(last);
-  const node = element("div", {}, kind.node, ...Object.values(parts).map((part) => part.node), delta.node, end.node);
-  node.addEventListener("input", () => {
-    const fields = /** @type {NodeListOf<HTMLInputElement>} */ (delta.node.querySelectorAll("input, select"));
-    const isUsual = [...fields].map((field) => field.value).join("") === last;
-    if (last !== (last = usual()) && isUsual) delta.write(last);
-  });
   return {
-    node,
+    node: element("div", {}, kind.node, ...Object.values(parts).map((part) => part.node), delta.node, end.node),
     read: () => {
       const type = Number(checked(kind));
       const part = /** @type {object} */ (checked(/** @type {Field} */ (parts[type])));
       return { type, ...part, delta: checked(delta), endDate: checked(end) };
     },
     write: (value) => {
-      const type = value.type ?? CRON;
+      const type = value.type ?? 0;
       kind.write(type);
       parts[type]?.write(value);
-      last = usual();
-      delta.write(value.delta ?? last);
+      if (value.delta !== undefined) delta.write(value.delta);
       if (value.endDate !== undefined) end.write(value.endDate);
       show();
     },
   };
 }
 
-/**
- * The shortest time between two minutes of a schedule, at most five minutes: `usual_delta` of the command line.
- * @param {string} minutes the field of the schedule
- */
-function shortest(minutes) {
-  const due = new Set();
-  for (const part of minutes.split(",")) {
-    const [all, first, end, step] = /^(?:[*?]|([0-9]+)(?:-([0-9]+))?)(?:\/([0-9]+))?$/.exec(part) ?? [];
-    if (!all) return LATE_MINUTES;
-    const to = Number(end ?? (first && !step ? first : HOUR));
-    for (let minute = Number(first ?? 0); minute <= to && minute < HOUR; minute += Number(step ?? 1) || HOUR) due.add(minute);
-  }
-  const steps = Array.from({ length: LATE_MINUTES }, (_, at) => at + 1);
-  return steps.find((step) => [...due].some((minute) => due.has((minute + step) % HOUR))) ?? LATE_MINUTES;
-}
-
-/** @returns {Field} */
-function cron() {
+/** @param {Field} delta @returns {Field} */
+function cron(delta) {
   const preset = choice("Schedule", /** @type {[string, string][]} */ (PRESETS), "/config/preset", "", String);
   const fields = CRON_FIELDS.map((name, at) => text(name, `/config/schedule#${at}`, (typed) => typed || "*", "", { size: 6, maxlength: 100 }));
-  const choose = (/** @type {string} */ schedule) => preset.write(PRESETS.some(([known]) => known === schedule) ? schedule : "");
+  const choose = (/** @type {string} */ schedule) => {
+    preset.write(PRESETS.some(([known]) => known === schedule) ? schedule : "");
+    delta.write(`${(/^[*][/]?([1-4]?) /.exec(schedule)?.[1] ?? 5) || 1}m`);
+  };
   const write = (/** @type {string} */ schedule) => {
-    const given = schedule.trim().split(/[ \t]+/);
-    // A text without five fields stands in the first one in quotes, which the registry refuses.
+    const given = schedule.trim().split(/\s+/);
+    // A text without five fields stands in the first in quotes: it is refused.
     fields.forEach((field, at) => field.write(given.length === fields.length ? given[at] : at ? "*" : JSON.stringify(schedule)));
     choose(schedule);
   };
