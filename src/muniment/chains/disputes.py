@@ -245,8 +245,11 @@ class Disputes:
         return Proof.UNKNOWN
 
     def _fail(self, node: Node, reason: str, dispute: Dispute) -> None:
-        self.nodes.failed(node, reason)
+        """Let the node rest; what it gave wrongly in one step is one failure, however many logs that are."""
         self.failures[reason] += 1
+        if node.rests_until_s > self.nodes.now_s():
+            return
+        self.nodes.failed(node, reason)
         _log.warning(
             f"node failed: it {reason} a log", chain=self.nodes.chain.id, url=node.number, reason=reason,
             block=dispute.log.block_number, transaction="0x" + dispute.log.transaction_hash.hex(),

@@ -182,6 +182,16 @@ async def test_of_two_nodes_one_that_leaves_logs_out_fails_and_they_count(world:
     assert (read.failing, read.disputes.count) == ([place + 1], 0)
 
 
+async def test_many_logs_that_a_node_leaves_out_of_one_range_are_one_failure(world: ReadingWorld) -> None:
+    read = world.reader(world.node(omits()), world.node())
+    for _ in range(20):
+        world.chain.add()
+    assert await read.to_head() == list(range(101, 121))
+    node, failures = read.reader.nodes.nodes[0], read.disputes.failures["omits"]
+    assert (node.failures <= 1, failures) == (True, 20)
+    assert node.rests_until_s - read.reader.nodes.now_s() <= 1
+
+
 async def test_while_one_of_two_nodes_rests_reading_waits(world: ReadingWorld) -> None:
     read = world.reader(world.node(), world.node())
     second = read.reader.nodes.nodes[1]
