@@ -20,6 +20,9 @@ _PAST = 2_000
 # A log is added to no block that is nearer than this: it must be there when the block is.
 _MARGIN_S = 0.1
 _ZERO = "0x" + "00" * 32
+# A contract that needs more gas than some nodes give, how code begins that burns gas, and what calls need.
+THIRSTY, _BURNING = "0x" + "7d" * 20, "0x5a5b80"
+_GAS_OF_THIRSTY, _GAS_OF_BURNING, _GAS = 15_000_000, 24_900_000, 100_000
 # Parts of the block that nobody reads, so that answers are as large as those of a busy chain.
 _TRANSACTION = "0x" + "5b" * 32
 
@@ -130,6 +133,7 @@ class ProviderNode:
     blocks_max: int | None = None  # in a range of logs
     addresses_max: int | None = None  # in a filter
     per_second: int | None = None  # calls: more are refused by status 429, and by turns by -32005 in a batch
+    limits: Callable[[], bool] = lambda: False  # whether another quota is used up when a request comes
     lag: Callable[[], int] = lambda: 0  # the blocks that the backend of the next request lacks
     sleep_s: Callable[[], float] = lambda: 0.0
     rests: Callable[[], bool] = lambda: False  # whether it closes the connection in place of the next answer
@@ -144,7 +148,8 @@ class ProviderNode:
     says_other_hash: bool = False  # of each block
     says_other_time: bool = False
     takes_hashes: bool = True  # EIP-1898
-    gas_max: int | None = None
+    counts_in_transactions: bool = False  # the logs, in place of those of the block
+    gas_max: int | None = None  # of a call, whatever gas it asks for
     more_bytes: int = 0  # in each list of logs
     counts: Counter[str] = field(default_factory=Counter[str])
     _recent: deque[float] = field(default_factory=deque[float])
@@ -158,8 +163,8 @@ class ProviderNode:
             wbufsize = -1  # head and body in one packet
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                node._reply(self, body)
+                if body := self.rfile.read(int(self.headers["content-length"])):  # else the client went away
+                    node._reply(self, json.loads(body))
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -179,12 +184,16 @@ class ProviderNode:
             self.counts["dropped"] += 1
             handler.close_connection = True
             return
-        time.sleep(self.sleep_s())
+        if seconds := self.sleep_s():
+            self.counts["slow"] += 1
+            time.sleep(seconds)
         self._local.lag = self.lag()
+        self.counts["lagging"] += self._local.lag > 0
         calls = asked if isinstance(asked, list) else [asked]
         is_over = self._is_over(len(calls))
         self.counts["over the rate"] += is_over
         if is_over and self.counts["over the rate"] % 2:
+            self.counts["status 429"] += 1
             _send(handler, 429, {"error": "too many requests"}, {"retry-after": "1"})
         elif isinstance(asked, list) and self.calls_max is not None and len(calls) > self.calls_max:
             self.counts["batches refused"] += 1
@@ -198,6 +207,8 @@ class ProviderNode:
         now_s = time.monotonic()
         while self._recent and self._recent[0] < now_s - 1:
             self._recent.popleft()
+        if self.limits():
+            return True
         if self.per_second is not None and len(self._recent) + count > self.per_second:
             return True
         self._recent.extend([now_s] * count)
@@ -215,8 +226,10 @@ class ProviderNode:
 
     def _result(self, method: str, params: list[Any], *, is_over: bool) -> Any:
         if is_over:
+            self.counts["-32005"] += 1
             raise NodeError(-32005, "daily request count exceeded, request rate limited")
         if self.fails(method):
+            self.counts["-32603"] += 1
             raise NodeError(-32603, "internal error")
         if method == "eth_chainId":
             return hex(self.chain.id)
@@ -256,17 +269,24 @@ class ProviderNode:
     def _logs(self, wanted: Json) -> list[Json]:
         first, last = self._number(wanted["fromBlock"]), self._number(wanted["toBlock"])
         contracts = wanted.get("address") or []
+        self.counts["filters full"] += len(contracts) == self.addresses_max
         if self.blocks_max is not None and last - first >= self.blocks_max:
+            self.counts["ranges refused"] += 1
             raise NodeError(-32602, f"query exceeds max block range {self.blocks_max}")
         if self.addresses_max is not None and isinstance(contracts, list) and len(contracts) > self.addresses_max:
+            self.counts["filters refused"] += 1
             raise NodeError(-32602, f"exceeds maximum of {self.addresses_max} addresses")
         seen = [log for log in self.chain.logs(first, min(last, self._head)) if not self.omits(log)]
         seen += [
             self._placed(log) for log in self.invents if first <= int(log["blockNumber"], 16) <= min(last, self._head)
         ]
         logs = [log for log in seen if fits(log, wanted)]
+        if self.counts_in_transactions:
+            logs = _counted_in_transactions(logs)
         if self.lists_removed:
+            self.counts["removed listed"] += len(logs)
             logs += [{**log, "removed": True, "blockHash": "0x" + "77" * 32} for log in logs]
+        self.counts["large answers"] += bool(logs and self.more_bytes)
         return [{**log, "more": "0" * (self.more_bytes // len(logs))} for log in logs]
 
     def _placed(self, log: Json) -> Json:
@@ -288,6 +308,7 @@ class ProviderNode:
         position = params[1]
         if isinstance(position, dict):
             if not self.takes_hashes:
+                self.counts["hashes refused"] += 1
                 raise NodeError(
                     -32602, "invalid argument 1: json: cannot unmarshal object into Go value of type string"
                 )
@@ -296,11 +317,8 @@ class ProviderNode:
             number = self._number(position)
         if number > self._head:
             raise NodeError(-32000, "header not found")
-        if (
-            self.gas_max is not None
-            and isinstance(params[0], dict)
-            and int(params[0].get("gas", "0x0"), 16) > self.gas_max
-        ):
+        if isinstance(params[0], dict) and self.gas_max is not None and _gas_of(params[0]) > self.gas_max:
+            self.counts["out of gas"] += 1
             raise NodeError(-32000, "out of gas")
         return _ZERO[:-2] + "07"
 
@@ -310,6 +328,22 @@ class ProviderNode:
         if isinstance(value, list):
             return [self._padded(each) for each in value]
         return "0x0" + value[2:] if isinstance(value, str) and value[:2] == "0x" and len(value) % 2 else value
+
+
+def _counted_in_transactions(logs: list[Json]) -> list[Json]:
+    counts = Counter[str]()
+    counted: list[Json] = []
+    for log in logs:
+        counted.append({**log, "logIndex": hex(counts[log["transactionHash"]])})
+        counts[log["transactionHash"]] += 1
+    return counted
+
+
+def _gas_of(call: Json) -> int:
+    """The gas that a call spends."""
+    if call.get("data", "").startswith(_BURNING):
+        return _GAS_OF_BURNING
+    return _GAS_OF_THIRSTY if call.get("to", "").lower() == THIRSTY else _GAS
 
 
 def _send(handler: BaseHTTPRequestHandler, status: int, answer: object, headers: dict[str, str] | None = None) -> None:

@@ -72,19 +72,22 @@ def block_of(event: EventPayload) -> int:
 
 
 @contextmanager
-def world(directory: Path, count: int, *, has_silent: bool = True, **limits: Any) -> Generator[World]:
+def world(
+    directory: Path, count: int, *, has_silent: bool = True, is_timed: bool = False, **limits: Any
+) -> Generator[World]:
     """A relayer that reads `count` nodes, which have these limits, and has run one event.
 
-    With `has_silent` it has a chain more, whose node does not answer: it starts later then.
+    With `has_silent` it has a chain more, whose node does not answer: it starts later then. `is_timed`: see `Site`.
     """
     chain = MadeChain()
     with ExitStack() as stack:
         nodes = [stack.enter_context(ProviderNode(chain, **limits)) for _ in range(count)]
         listed = {chain.id: [each.url for each in nodes]}
         if has_silent:
-            silent = stack.enter_context(ProviderNode(MadeChain(SILENT_CHAIN), sleep_s=lambda: 10.0))
+            silent = stack.enter_context(ProviderNode(MadeChain(SILENT_CHAIN), sleep_s=lambda: 600.0))
             listed[SILENT_CHAIN] = [silent.url]
         site = stack.enter_context(new_site(directory, listed))
+        site.is_timed = is_timed
         made = World(site, chain, nodes)
         made.sig = site.sign_event(HONEST, [[PING]])
         stack.enter_context(site.relaying())
@@ -108,9 +111,12 @@ class Attack:
     is_disputed: bool = False
 
 
-def _events(world: World, does: str, count: int, **given: Any) -> None:
-    """So many triggers of one wallet on one contract, which has six events."""
-    world.others = [world.site.sign_event(OTHER, [[PING]], number=2, does=does, **given) for _ in range(count)]
+def _events(world: World, does: str, count: int, wallets: int = 1, **given: Any) -> None:
+    """So many triggers on one contract, which has six events; a hundred are of each of `wallets`."""
+    world.others = [
+        world.site.sign_event(OTHER, [[PING]], number=100 + at // 100 % wallets, does=does, **given)
+        for at in range(count)
+    ]
     time.sleep(1.1)
     first = world.chain.head() + 2
     for at in range(6):
@@ -119,14 +125,20 @@ def _events(world: World, does: str, count: int, **given: Any) -> None:
     _pass(world, first + 7)
 
 
-def _resting(world: World, count: int) -> None:
+def _resting(wallets: int) -> Callable[[World, int], None]:
     """Their function is stopped each time, so that they rest."""
-    _events(world, "unknown_import", count)
+    return lambda world, count: _events(world, "unknown_import", count, wallets)
 
 
-def _without_result(world: World, count: int) -> None:
+def _without_result(wallets: int) -> Callable[[World, int], None]:
     """Their function asks a chain whose node does not answer."""
-    _events(world, "balance", count, chainId=SILENT_CHAIN, above="1")
+    return lambda world, count: _events(world, "balance", count, wallets, chainId=SILENT_CHAIN, above="8")
+
+
+def _without_hashes(world: World, count: int) -> None:
+    """Their function asks a contract at the node with the events, which takes no hash of a block (EIP-1898)."""
+    world.nodes[0].takes_hashes = False
+    _events(world, "balance", count, chainId=world.chain.id, above="8")
 
 
 def _busy(world: World, count: int) -> None:
@@ -193,11 +205,18 @@ def is_other(log: Json) -> bool:
 
 
 BUSY_TRIGGERS = 200
-_NODE = r"node failed|node_failures|differ|disputed|lacks|lags|resting"
+_NODE = r"node failed|a node refuses|node_failures|differ|disputed|lacks|lags|resting"
 _MANY = r"too-busy|run-cap|skipped|too many|max"
 ATTACKS = [
-    Attack("3,600 events that rest", 1, r"rests|resting|result=\W?stopped", _resting, 600, 600),
-    Attack("3,600 events without result", 1, r"no result|incomplete|too-busy", _without_result, 600, 600),
+    *(
+        Attack(f"600 triggers of {wallets} that {name}", 1, cause, begin(wallets), 600, 600)
+        for wallets in (1, 6)
+        for name, cause, begin in [
+            ("rest", r"rests|resting|stopped", _resting),
+            ("have no result", r"no result|incomplete|too-busy|has to wait", _without_result),
+        ]
+    ),
+    Attack("calls without EIP-1898", 1, r"EIP-1898", _without_hashes, 100, 100),
     Attack("200 triggers on a busy contract", 1, _MANY, _busy, BUSY_TRIGGERS, 40),
     Attack("300 shapes", 1, _MANY + r"|shape|lane", _shapes, 300, 100),
     *(

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ class Site:
     http: httpx2.Client
     # The nodes of each chain.
     nodes: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    # Whether relayers have the limits of users, in place of those of tests (see `patience.py`).
+    is_timed: bool = False
     _cids: dict[str, str] = field(default_factory=dict[str, str])
     _ports: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -69,12 +72,16 @@ class Site:
     def run(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         return warm.run(*self.words(name, *words), timeout=SECONDS_MAX)
 
-    def start(self, name: str, *words: str) -> warm.WarmProcess:
+    def start(self, name: str, *words: str) -> warm.WarmProcess | subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("ab") as log:
+            if self.is_timed:
+                clean = {each: value for each, value in os.environ.items() if not each.startswith("MUNIMENT_")}
+                command = [sys.executable, "-m", "muniment", *self.words(name, *words)]
+                return subprocess.Popen(command, env=clean, stdout=log, stderr=log)
             return warm.popen(self.words(name, *words), os.environ, stdout=log.fileno(), stderr=log.fileno())
 
     @contextmanager
-    def relaying(self, name: str = "relayer") -> Generator[warm.WarmProcess]:
+    def relaying(self, name: str = "relayer") -> Generator[warm.WarmProcess | subprocess.Popen[bytes]]:
         """A relayer that follows the registry, and is stopped in the end."""
         process = self.start(name)
         try:
@@ -117,11 +124,12 @@ class Site:
         return self.post(TriggerDraft(**given).signed())
 
     def sign_event(
-        self, contract: str, topics: list[list[str]], *, number: int = 1, does: str = "transfer", **given: Any
-    ) -> str:
-        """A trigger of events of chain 31337, whose function is the sample with the name `does`."""
+        self, contract: str, topics: list[list[str]], *, number: int = 1, does: str = "transfer", chain: int = 31_337,
+        **given: Any,
+    ) -> str:  # fmt: skip
+        """A trigger of events of a chain, whose function is the sample with the name `does`."""
         inputs = INPUTS[does]
-        config = event(chainId=31_337, contract=contract, topics=topics, delta="1h")
+        config = event(chainId=chain, contract=contract, topics=topics, delta="1h")
         version = f"{len(self._cids)}.{time.monotonic_ns()}.0"
         values = {name: value for name, value in {**GIVEN, **given}.items() if name in inputs}
         return self.sign(number, cid=self.function(does), config=config, version=version, inputs=inputs, input=values)
