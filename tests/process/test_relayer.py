@@ -6,11 +6,12 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,8 +201,17 @@ def killed(directory: Path, *, kills: int, triggers: int) -> None:
         ticks = made.ticks()
         for name in names:
             done = site.run(name, "--once")
-            assert done.returncode == 0, done.stderr
+            assert done.returncode == 0, f"{done.stderr}\n{left(site, name)}"
         check(made, ticks)
+
+
+def left(site: Site, name: str) -> list[tuple[Any, ...]]:
+    """The runs in a journal that are planned, or not published."""
+    with closing(sqlite3.connect(site.directory / f"{name}.db")) as journal:
+        return journal.execute(
+            "SELECT kind, timestamp_ms, state, tries, answer, next_ms, until_ms, written_ms FROM journal_runs "
+            "WHERE state < 2"
+        ).fetchall()
 
 
 def check(made: Course, ticks: set[int]) -> None:
