@@ -115,7 +115,7 @@ class MadeUpNode(RpcProxy):
         self.lag: Callable[[], int] = lambda: 0
         super().__init__()
 
-    def passed_on(self, _upstream: str, calls: list[Json], _change: Any) -> Reply:  # type: ignore[override]
+    def passed_on(self, _upstream: str, calls: list[Json], _change: Any) -> Reply:  # type: ignore[override]  # no node is after it
         answers: list[Json] = []
         lag = self.lag()
         for call in calls:

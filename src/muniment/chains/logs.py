@@ -41,7 +41,6 @@ BLOCK_BYTES_MAX: Final = 4 * ANSWER_BYTES_MAX
 _MALFORMED_MAX: Final = 1_000
 # More entries are read in a thread: ten thousand take a tenth of a second.
 _READ_AT_ONCE: Final = 500
-# Nodes write zero as 0x0, 0x00 and 0x, and numbers with leading zeros.
 
 _log = structlog.get_logger(__name__)
 

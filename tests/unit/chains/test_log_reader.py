@@ -242,7 +242,7 @@ async def test_a_node_that_does_not_answer_for_a_few_blocks_fails(world: Reading
         is_for_logs = any(call["method"] == "eth_getLogs" for call in calls)
         return (504, {}, b"") if is_for_logs else answered(upstream, calls, change)
 
-    node.passed_on = hanging  # type: ignore[method-assign]
+    node.passed_on = hanging  # type: ignore[method-assign]  # this node alone hangs
     read = world.reader(node)
     world.chain.head += 20
     assert (await read.step()).at_head is False

@@ -39,10 +39,6 @@ class Agenda:
         """Look at a trigger at this time, and not at the time that was set before."""
         self._wakes.at(sig, at_ms)
 
-    def time_after(self, pause_ms: int) -> int:
-        """The time so long after the last look at any trigger."""
-        return self._wakes.latest_ms + pause_ms
-
     def forget(self, sig: Signature) -> None:
         """Do not look at a trigger again."""
         self._wakes.forget(sig)
