@@ -58,7 +58,10 @@ def is_away() -> bool:
     )
 
 
-def limited(chain: MadeChain, dice: random.Random, **more: bool | int) -> ProviderNode:
+def limited(
+    chain: MadeChain, dice: random.Random, *, gas_max: int | None = None, takes_hashes: bool = True,
+    counts_in_transactions: bool = False,
+) -> ProviderNode:  # fmt: skip
     """A node that also fails now and then, each way once for certain."""
     requests, quotas, calls = count(), count(), count()
     return ProviderNode(
@@ -70,7 +73,7 @@ def limited(chain: MadeChain, dice: random.Random, **more: bool | int) -> Provid
         limits=lambda: next(quotas) in {10, 30} or dice.random() < 0.01,
         fails=lambda _method: next(calls) == 50 or dice.random() < 0.01,
         lacks_receipt=lambda name: name.endswith("00"),  # such as those of state that a bridge synchronizes
-        **more,
+        gas_max=gas_max, takes_hashes=takes_hashes, counts_in_transactions=counts_in_transactions,
     )  # fmt: skip
 
 
