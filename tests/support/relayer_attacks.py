@@ -205,7 +205,7 @@ def is_other(log: Json) -> bool:
 
 
 BUSY_TRIGGERS = 200
-_NODE = r"node failed|a node refuses|node_failures|differ|disputed|lacks|lags|resting"
+_NODE = r"node failed|a node refuses|node_failures|differ|disputed|do without a node|resting"
 _MANY = r"too-busy|run-cap|skipped|too many|max"
 ATTACKS = [
     *(

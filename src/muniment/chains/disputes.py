@@ -35,7 +35,8 @@ _OPEN_MAX: Final = 8
 _PAUSE_S: Final = 5.0
 _PAUSE_S_MAX: Final = 300.0
 AGE_MS_MAX: Final = 86_400_000
-# A line of the log says that nodes differ, at most so often: one that lies does so in each block.
+# A line of the log says that nodes differ, at most so often: one that lies does so in each block, and a slow one is
+# slow in each step.
 _SAID_S: Final = 60.0
 # Nodes that a range needs.
 _NEEDED: Final = 2
@@ -108,6 +109,7 @@ class Disputes:
     given_up: int = field(default=0, init=False)
     failures: Counter[str] = field(default_factory=Counter[str], init=False)
     _said_s: float | None = field(default=None, init=False)
+    _named_s: dict[tuple[Node, str], float] = field(default_factory=dict[tuple["Node", str], float], init=False)
     _disputes: dict[ChainLog, Dispute] = field(default_factory=dict["ChainLog", Dispute], init=False)
 
     @property
@@ -123,6 +125,14 @@ class Disputes:
     def __contains__(self, log: ChainLog) -> bool:
         """Whether the log is disputed already."""
         return log in self._disputes
+
+    def name(self, node: Node, reason: str) -> None:
+        """Say that two nodes do without this one, because it is slow, behind, or has other blocks."""
+        now_s = self.nodes.now_s()
+        if now_s - self._named_s.get((node, reason), -_SAID_S) >= _SAID_S:
+            self._named_s[node, reason] = now_s
+            self.failures[reason] += 1
+            _log.warning("others do without a node", chain=self.nodes.chain.id, url=node.number, reason=reason)
 
     def forget(self, logs: Iterable[ChainLog]) -> None:
         """Drop disputes of logs that two nodes list now."""

@@ -117,6 +117,10 @@ class LogReader:
     # Since when nodes lack the newest block that was read.
     _lacking: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
     _waits_since_s: float | None = field(default=None, init=False)
+    # Since when two others are ahead of nodes, or differ from them.
+    _apart_since_s: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
+    # Nodes whose last answer for a range was not waited for.
+    _slow: set[Node] = field(default_factory=set["Node"], init=False)
     # Blocks below the head that are left for later, because nodes lacked the end of a range.
     _held_back: int = field(default=0, init=False)
     _heads_seen: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]], init=False)
@@ -145,6 +149,7 @@ class LogReader:
         here = [node for node, look in looks.items() if newest is None or look.hash == newest.hash]
         if len(here) < self._needed:
             return await self._apart(looks, newest)
+        self._name_others(looks, newest)
         head = await self._head(here, looks, newest)
         limit = self._limit(head)
         if limit is None:
@@ -201,6 +206,23 @@ class LogReader:
         except Unreachable as error:
             self._fail(node, error)
         return None
+
+    def _name_others(self, looks: dict[Node, Look], newest: Block | None) -> None:
+        """Name nodes that are not needed now: since nobody waits for them, nothing else tells the operator."""
+        now_s = self.nodes.now_s()
+        for node in self.nodes.nodes:
+            if node.rests_until_s > now_s:
+                continue
+            look = looks.get(node)
+            if look is None or node in self._slow:
+                reason = "slow"
+            elif newest is None or look.hash == newest.hash:
+                self._apart_since_s.pop(node, None)
+                continue
+            else:
+                reason = BEHIND if look.hash is None else "other-blocks"
+            if now_s - self._apart_since_s.setdefault(node, now_s) >= _PATIENCE_S:
+                self._disputes.name(node, reason)
 
     def _fail(self, node: Node, error: Unreachable) -> None:
         self.nodes.failed(node, error.reason)
@@ -325,15 +347,18 @@ class LogReader:
         """
         parts = [part for each in filters for part in each.parts()]
         views, refusals = list[tuple[Node, RangeView]](), list[Refusal]()
+        asked = {*in_turn[: self._needed]}
         failure: Unreachable | None = None
         async with aclosing(
             answers_in_turn(in_turn, self._needed, lambda node: self._view(node, parts, first, last))
         ) as answers:
             async for node, answer in answers:
+                asked.discard(node)
                 if isinstance(answer, RangeView):
                     views.append((node, answer))
                     same = [each for each in views if each[1].last == answer.last]
                     if len(same) >= self._needed:
+                        self._slow = asked
                         return same, refusals
                 elif isinstance(answer, Refusal):
                     refusals.append(answer)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from chain import SECONDS_MAX
 from event_world import EventWorld, contract, events
 from made_up_chain import CHAIN_ID, Change, invents, omits
+from muniment.chains import log_reader
 from muniment.relayer.events.lanes import place_name
 
 __all__ = ["events"]
@@ -71,6 +74,50 @@ async def test_a_node_that_is_proved_wrong_is_counted_by_what_it_did(
     assert [(line["reason"], line["url"]) for line in lines if "failed" in line["event"]] == [(kind, 2)] * 2
     assert events.planned() == {sig: 2}
     assert 'disputed_logs{chain="8453"} 0\n' in events.metrics()
+
+
+def lags(method: str, params: list[Any], result: Any) -> Any:
+    """What a node answers that is a thousand blocks behind."""
+    if method == "eth_blockNumber":
+        return hex(max(0, int(result, 16) - 1_000))
+    return None if method == "eth_getBlockByNumber" and params[0] != "latest" else result
+
+
+def has_other_hashes(method: str, _params: list[Any], result: Any) -> Any:
+    return {**result, "hash": "0x" + "ee" * 32} if method == "eth_getBlockByNumber" else result
+
+
+@pytest.mark.parametrize(("kind", "change"), [("behind", lags), ("other-blocks", has_other_hashes), ("slow", None)])
+async def test_a_node_that_two_others_do_without_is_named_each_minute(
+    events: EventWorld, kind: str, change: Change | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+
+    def hangs(_method: str, _params: list[Any], result: Any) -> Any:
+        is_over.wait(SECONDS_MAX)
+        return result
+
+    monkeypatch.setattr(log_reader, "LOOK_S", SECONDS_MAX)
+    events.add_node(lambda _method, _params, result: result)
+    node = events.add_node(change or hangs)
+    sig = events.sign(1, signer=1, at=1)
+    with capture_logs() as lines:
+        for seconds in (0, 4, 4, 4, 4):
+            events.log(1)
+            await to_head(events, seconds)
+        assert f'node_failures{{chain="8453",kind="{kind}"}} 1\n' in events.metrics()
+        await to_head(events, 60)
+    assert f'node_failures{{chain="8453",kind="{kind}"}} 2\n' in events.metrics()
+    named = [line for line in lines if line["event"] == "others do without a node"]
+    assert [(line["reason"], line["url"]) for line in named] == [(kind, 3)] * 2
+    assert events.planned() == {sig: 5}
+    # One that is as good as the others again is not named.
+    is_over.set()
+    node.change = lambda _method, _params, result: result
+    with capture_logs() as lines:
+        for _ in range(5):
+            await to_head(events, 61)
+    assert not lines
 
 
 async def test_a_disputed_log_is_read_again_after_a_restart(events: EventWorld) -> None:
