@@ -129,7 +129,8 @@ class Look(NamedTuple):
 class Nodes:
     """The nodes of a chain. `now_s` is a clock that only goes forward; `chance` gives numbers from 0 to 1.
 
-    `is_logged`: each failure of a node is a line of the log, as a program that runs for long wants it.
+    `is_logged`: each failure of a node is a line of the log, as a program that runs for long wants it. `quota_s`: how
+    long a question waits for a node whose quota is used up.
     """
 
     outgoing: Outgoing
@@ -138,6 +139,7 @@ class Nodes:
     chance: Callable[[], float]
     limits: NodeLimits = NODE_LIMITS
     is_logged: bool = True
+    quota_s: float = 0
     nodes: list[Node] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -189,12 +191,12 @@ class Nodes:
         return _PATIENCE_S if len(self.nodes) > _TWO else _PATIENCE_S_MAX
 
     async def ask(
-        self, node: Node, calls: Sequence[Call], *, bytes_max: int = ANSWER_BYTES_MAX, patience_s: float = 0
+        self, node: Node, calls: Sequence[Call], *, bytes_max: int = ANSWER_BYTES_MAX, patience_s: float | None = None
     ) -> list[Any]:
         """The answers to `calls`, in as many requests as needed, each answered with at most `bytes_max`.
 
-        A node whose quota is used up is waited for, see `Endpoint.ask`. Raises `Unreachable`, also for a node of
-        another chain.
+        A node whose quota is used up is waited for, `quota_s` by default, see `Endpoint.ask`. Raises `Unreachable`,
+        also for a node of another chain.
         """
         if not node.is_checked:
             (chain_id,) = await self._ask(node, [Call("eth_chainId")], SMALL_ANSWER_BYTES_MAX)
@@ -203,7 +205,7 @@ class Nodes:
                 self.outgoing.node_metrics.node_failed(self.chain.id)
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
-        return await self._ask(node, calls, bytes_max, patience_s)
+        return await self._ask(node, calls, bytes_max, self.quota_s if patience_s is None else patience_s)
 
     async def _ask(self, node: Node, calls: Sequence[Call], bytes_max: int, patience_s: float = 0) -> list[Any]:
         return await node.endpoint.ask(

@@ -24,6 +24,12 @@ _FITTED_MAX: Final = 100
 # The rest after an answer that the quota is used up, unless the node names another: this, doubled up to the longest.
 _LIMITED_SECONDS_FIRST: Final = 1.0
 LIMITED_SECONDS_MAX: Final = 300.0
+# Once a quota was met, calls are spread: the pause between two of them, longer each time, and shorter with each answer.
+_SPREAD_S_FIRST: Final = 0.02
+_SPREAD_S_MAX: Final = 1.0
+_SPREAD_GROWTH: Final = 1.5
+_SPREAD_DECAY: Final = 0.995
+_SPREAD_S_MIN: Final = 0.002
 # JSON-RPC 2.0: "Invalid Request" and "Invalid params", which nodes answer to a batch that they do not take; the second
 # may be meant where the batch has one call.
 _INVALID_REQUEST, _INVALID_PARAMS = -32600, -32602
@@ -79,6 +85,8 @@ class Endpoint:
     _refused: int = CALLS_MAX + 1
     _fitted: int = 0
     _limited: int = 0
+    _spread_s: float = 0
+    _next_s: float = 0
     _said: str = ""
 
     async def ask(
@@ -98,7 +106,7 @@ class Endpoint:
         `Unreachable`: `garbage` if the answer does not match the calls, `too-large` beyond `bytes_max` for a request,
         `limited` when the node's quota is used up; then nothing is sent until its rest is over. That is waited for as
         long as the rests between two answers are at most `patience_s` together: what needs more calls than a quota
-        has at once would never be done otherwise.
+        has at once would never be done otherwise. Whoever has patience also waits for the turn of its calls.
         """
         answers, waited_s = list[Any](), 0.0
         while len(answers) < len(calls):
@@ -110,6 +118,8 @@ class Endpoint:
                 continue
             size = max(1, self.calls_max)
             piece = calls[len(answers) : len(answers) + size]
+            if (turn_s := self._turn_s(len(piece), now_s())) and patience_s:
+                await asyncio.sleep(min(turn_s, patience_s))
             begun = time.perf_counter()
             try:
                 results = await self._request(outgoing, piece, seconds_max, bytes_max)
@@ -127,6 +137,7 @@ class Endpoint:
             else:
                 answers += results
                 self._limited, waited_s = 0, 0.0
+                self._spread_s *= _SPREAD_DECAY ** len(piece)
                 self._fit(len(piece))
         return answers
 
@@ -160,6 +171,15 @@ class Endpoint:
                 raise Unreachable("too-large", each.message)
         return [results] * len(calls) if isinstance(results, Failed) else results
 
+    def _turn_s(self, calls: int, now_s: float) -> float:
+        """The seconds until so many calls have their turn; those that come later have theirs after them."""
+        if self._spread_s < _SPREAD_S_MIN:
+            self._spread_s = self._next_s = 0
+            return 0
+        turn_s = max(now_s, self._next_s)
+        self._next_s = turn_s + calls * self._spread_s
+        return turn_s - now_s
+
     def _divide(self, calls: int) -> None:
         """Note that a request with so many calls was refused as a batch."""
         self.calls_max, self._refused, self._fitted = min(self.calls_max, calls // 2), calls, 0
@@ -175,7 +195,10 @@ class Endpoint:
 
     def _rest(self, limited: Unreachable, now_s: float) -> None:
         """Rest for as long as the node asks, and longer each time; requests that met one quota together count once."""
-        self._limited -= self.rests_until_s > now_s
+        if self.rests_until_s > now_s:
+            self._limited -= 1
+        else:
+            self._spread_s = min(_SPREAD_S_MAX, max(_SPREAD_S_FIRST, _SPREAD_GROWTH * self._spread_s))
         own_s = min(LIMITED_SECONDS_MAX, _LIMITED_SECONDS_FIRST * 2 ** min(self._limited, 16))
         self._limited += 1
         limited.seconds = min(LIMITED_SECONDS_MAX, max(limited.seconds, own_s))

@@ -361,9 +361,21 @@ async def test_the_second_cursor_finds_what_a_node_left_out(events: EventWorld) 
         await events.to_head()
         await events.others()
         events.now_s += 121
+        events.chain.head += 31
     await events.others()
     assert events.planned() == {sig: 1}
     assert "muniment_relayer_late_events_total 1\n" in events.figures.text()
+
+
+async def test_the_second_cursor_reads_each_half_minute(events: EventWorld) -> None:
+    events.sign(1, signer=1, at=HONEST)
+    await events.to_head()
+    await events.others()
+    for seconds, requests in ((29, 0), (1, 1), (1, 0)):
+        events.chain.head += seconds
+        events.node.requests.clear()
+        await events.others()
+        assert len(events.node.requests) == requests
 
 
 async def test_the_second_cursor_plans_nothing_twice_and_forgets_logs_without_a_run(events: EventWorld) -> None:
@@ -385,6 +397,7 @@ async def test_the_second_cursor_plans_nothing_twice_and_forgets_logs_without_a_
         await events.to_head()
         await events.others()
         events.now_s += 121
+        events.chain.head += 31
     await events.others()
     assert "late_events_total 1" not in events.figures.text()
     assert len(events.heard.told) == 1

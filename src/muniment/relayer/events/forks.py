@@ -47,14 +47,26 @@ class Forks:
     journal: Journal
     # By chain, the hashes of blocks that were on it since its last reorganisation.
     _known: dict[int, dict[bytes, None]] = field(default_factory=dict[int, "dict[bytes, None]"])
+    # Those with logs that were read since then: fewer questions, which providers count.
+    _read: dict[int, dict[bytes, None]] = field(default_factory=dict[int, "dict[bytes, None]"])
 
     def forget(self, chain_id: int) -> None:
         """A chain was reorganised: any block may be gone."""
         self._known.pop(chain_id, None)
+        self._read.pop(chain_id, None)
+
+    def keep(self, chain_id: int, hashes: Iterable[bytes]) -> None:
+        """Remember blocks that were read now."""
+        _add(self._read.setdefault(chain_id, {}), hashes)
 
     async def may_run(self, due: Due) -> bool:
-        """Whether the event of a planned run is still on its chain. Raises `Incomplete`."""
-        return await self.is_canonical(event_of(due.payload), due.timestamp_ms)
+        """Whether the event of a planned run is still on its chain, as far as readers know. Raises `Incomplete`.
+
+        A publication asks for certain: no intent comes of a run that did not have to be made.
+        """
+        event = event_of(due.payload)
+        is_read = event.block_hash.raw in self._read.get(event.chain_id, {})
+        return is_read or await self.is_canonical(event, due.timestamp_ms)
 
     async def is_canonical(self, event: EventPayload, at_ms: int) -> bool:
         """Whether the block of an event, whose time is `at_ms`, is on its chain.
@@ -72,9 +84,7 @@ class Forks:
             return True
         is_canonical = await self.is_canonical(event, at_ms)
         if is_canonical and known is self._known.get(event.chain_id):  # not reorganised meanwhile
-            known[event.block_hash.raw] = None
-            while len(known) > _KNOWN_MAX:
-                del known[next(iter(known))]
+            _add(known, [event.block_hash.raw])
         return is_canonical
 
     async def was_submitted(self, due: Due) -> bool:
@@ -176,6 +186,12 @@ class Forks:
         given = {name: value for name in names if (value := getattr(run, name, UNSET)) is not UNSET}
         await self.registry.runs.record(NewRun(**given))
         self.journal.mark(entry, run.result)
+
+
+def _add(blocks: dict[bytes, None], hashes: Iterable[bytes]) -> None:
+    blocks |= dict.fromkeys(hashes)
+    while len(blocks) > _KNOWN_MAX:
+        del blocks[next(iter(blocks))]
 
 
 def event_of(payload: bytes) -> EventPayload:

@@ -45,6 +45,8 @@ CONFIRMATIONS: Final = 3
 # A node may know a block before it knows its logs: a second reader asks for them so much later.
 _LATE_BLOCKS: Final = 128
 _LATE_SECONDS: Final = 120.0
+# That it reads so rarely costs no event, and calls of nodes are counted.
+_LATE_EACH_MS: Final = 30_000
 # How long a step waits for lanes that read on.
 _OTHERS_S: Final = 4.0
 
@@ -128,7 +130,8 @@ class EventRuns:
         self._now_ms = now_ms
         tasks: dict[asyncio.Task[None], Lane] = {}
         for lane in lanes.others:
-            if lane.task is None or lane.task.done():
+            is_early = lane is lanes.late and 0 <= self.own_ms() - (lane.at_head_ms or 0) < _LATE_EACH_MS
+            if lane.task is None or (lane.task.done() and not is_early):
                 lane.task = asyncio.create_task(self._read_on(lanes, lane))
             tasks[lane.task] = lane
         self._tasks = {each for each in self._tasks if not each.done()} | tasks.keys()
@@ -185,6 +188,7 @@ class EventRuns:
             self.forks.forget(lanes.chain_id)
         if lane is lanes.quiet:  # busy ones are read again apart: nobody waits for them here
             shapes = {each: None for each in shapes if each not in step.crowded}
+        self.forks.keep(lanes.chain_id, (log.block_hash.raw for log in step.logs))
         try:
             count = await self.planner.plan(self._found(lanes, shapes, step.logs), now_ms, is_new=lane is lanes.late)
             await self._sort(lanes, lane, step, now_ms)

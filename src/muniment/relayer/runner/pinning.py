@@ -30,6 +30,8 @@ T = TypeVar("T", bound=Hashable)
 PIN_CONFIRMATIONS: Final = 1
 # The time of one request to a node for a run.
 CALL_SECONDS_MAX: Final = 5.0
+# A run that failed whenever a quota is used up would come back with all others, and use it up again.
+_QUOTA_S: Final = 3.0
 # No chain of the catalogue pauses for as long while it works.
 QUIET_SECONDS: Final = 120
 # Pins of one relayer: each second of each chain is looked for once, however many runs are due then.
@@ -79,7 +81,9 @@ def nodes_of(
     """The nodes of those of `chains` that have any, by chain; the other arguments are those of `Nodes`."""
     limits = NodeLimits(answer_seconds_max=CALL_SECONDS_MAX)
     return {
-        chain.id: Nodes(outgoing, chain, now_s=now_s, chance=chance, limits=limits, is_logged=is_logged)
+        chain.id: Nodes(
+            outgoing, chain, now_s=now_s, chance=chance, limits=limits, is_logged=is_logged, quota_s=_QUOTA_S
+        )
         for chain in chains
         if chain.rpc_urls
     }
@@ -208,10 +212,10 @@ async def _canonical(nodes: Nodes, node: Node, block_hash: bytes, time_s: int) -
     URL may lead to nodes of which some lag, also within one question.
     """
     elsewhere = Pin(nodes.chain.id, -1, block_hash, 0)
-    asked = [
-        Call("eth_getBlockByHash", ("0x" + block_hash.hex(), False)), Call("eth_getBlockByNumber", ("latest", False)),
-    ]  # fmt: skip
-    answer, head = await nodes.ask(node, asked)
+    by_hash = Call("eth_getBlockByHash", ("0x" + block_hash.hex(), False))
+    answer, head = (await nodes.ask(node, [by_hash]))[0], None
+    if answer is None:
+        answer, head = await nodes.ask(node, [by_hash, Call("eth_getBlockByNumber", ("latest", False))])
     check_given(answer)
     if answer is None:
         head_s = block_time_in(head)
