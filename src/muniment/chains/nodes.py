@@ -198,16 +198,17 @@ class Nodes:
         A node whose quota is used up is waited for, `quota_s` by default, see `Endpoint.ask`. Raises `Unreachable`,
         also for a node of another chain.
         """
+        patience_s = self.quota_s if patience_s is None else patience_s
         if not node.is_checked:
-            (chain_id,) = await self._ask(node, [Call("eth_chainId")], SMALL_ANSWER_BYTES_MAX)
+            (chain_id,) = await self._ask(node, [Call("eth_chainId")], SMALL_ANSWER_BYTES_MAX, patience_s)
             check_given(chain_id)
             if quantity_of(chain_id) != self.chain.id:
                 self.outgoing.node_metrics.node_failed(self.chain.id)
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
-        return await self._ask(node, calls, bytes_max, self.quota_s if patience_s is None else patience_s)
+        return await self._ask(node, calls, bytes_max, patience_s)
 
-    async def _ask(self, node: Node, calls: Sequence[Call], bytes_max: int, patience_s: float = 0) -> list[Any]:
+    async def _ask(self, node: Node, calls: Sequence[Call], bytes_max: int, patience_s: float) -> list[Any]:
         return await node.endpoint.ask(
             self.outgoing, calls, now_s=self.now_s, seconds_max=self.limits.answer_seconds_max, bytes_max=bytes_max,
             patience_s=patience_s, chain_id=self.chain.id,

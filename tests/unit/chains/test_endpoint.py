@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,8 +15,10 @@ import pytest
 
 from each_row import each_row
 from muniment.chains import rpc
+from muniment.chains.catalogue import Chain
 from muniment.chains.rpc import CALLS_MAX, LIMITED_SECONDS_MAX, Call, Endpoint, Failed
 from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.relayer.runner.pinning import Pins, nodes_of
 from rpc_proxy import Reply, RpcProxy
 
 Json = Any
@@ -216,6 +219,29 @@ async def test_more_calls_than_a_quota_has_at_once_are_made_in_the_end(monkeypat
         with pytest.raises(Unreachable) as caught:
             await made.ask(95, patience_s=3)
     assert (caught.value.reason, [round(each, 6) for each in slept[-2:]]) == ("limited", [1, 2])
+
+
+async def test_a_run_waits_for_a_quota_that_is_used_up_for_a_second() -> None:
+    left = [1]
+
+    def limited(asked: Json) -> Reply:
+        left[0] -= 1
+        if left[0] >= 0:
+            return replied(error(-32005, "limit exceeded"), 429)
+        block = {"number": "0x7", "hash": "0x" + "07" * 32, "timestamp": "0x7"}
+        return replied(
+            [
+                {"jsonrpc": "2.0", "id": each["id"], "result": "0x1" if each["method"] == "eth_chainId" else block}
+                for each in asked
+            ]
+        )
+
+    with RpcProxy(answers=limited) as proxy:
+        async with Outgoing(allow_private=True) as outgoing:
+            chain = Chain(1, "Made up", rpc_urls=(proxy.url,))
+            nodes = nodes_of(outgoing, [chain], now_s=time.monotonic, chance=lambda: 1.0)
+            assert await Pins(nodes=nodes, now_ms=lambda: 0).is_canonical(1, bytes([7]) * 32, 0)
+            assert nodes[1].nodes[0].failures == 0
 
 
 @pytest.mark.parametrize("node", [lambda _: (429, {}, b"")], indirect=True)
