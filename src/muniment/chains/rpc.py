@@ -30,6 +30,8 @@ _SPREAD_S_MAX: Final = 1.0
 _SPREAD_GROWTH: Final = 1.5
 _SPREAD_DECAY: Final = 0.995
 _SPREAD_S_MIN: Final = 0.002
+# No turn is later: of more calls than a quota takes, some meet it.
+TURN_S_MAX: Final = 2.0
 # JSON-RPC 2.0: "Invalid Request" and "Invalid params", which nodes answer to a batch that they do not take; the second
 # may be meant where the batch has one call.
 _INVALID_REQUEST, _INVALID_PARAMS = -32600, -32602
@@ -177,7 +179,7 @@ class Endpoint:
             self._spread_s = self._next_s = 0
             return 0
         turn_s = max(now_s, self._next_s)
-        self._next_s = turn_s + calls * self._spread_s
+        self._next_s = min(turn_s + calls * self._spread_s, now_s + TURN_S_MAX)
         return turn_s - now_s
 
     def _divide(self, calls: int) -> None:

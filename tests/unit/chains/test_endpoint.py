@@ -221,6 +221,31 @@ async def test_more_calls_than_a_quota_has_at_once_are_made_in_the_end(monkeypat
     assert (caught.value.reason, [round(each, 6) for each in slept[-2:]]) == ("limited", [1, 2])
 
 
+async def test_calls_that_have_patience_have_their_turns_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside many that do not wait for theirs."""
+    left, slept = [1], list[float]()
+
+    def limited(_: Json) -> Reply | None:
+        left[0] -= 1
+        return replied(error(-32005, "limit exceeded"), 429) if left[0] >= 0 else None
+
+    made = Node(limited)
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    with RpcProxy(answers=made.answer) as proxy:
+        made.endpoint = Endpoint(proxy.url, calls_max=10)
+        with pytest.raises(Unreachable):
+            await made.ask(10)
+        made.now_s += 1
+        for _ in range(30):
+            await made.ask(10)
+        monkeypatch.setattr("muniment.chains.rpc.asyncio", SimpleNamespace(sleep=sleep))
+        await made.ask(10, patience_s=60)
+    assert slept == [rpc.TURN_S_MAX]
+
+
 async def test_a_run_waits_for_a_quota_that_is_used_up_for_a_second() -> None:
     left = [1]
 
