@@ -186,7 +186,7 @@ async def test_a_node_whose_quota_is_used_up_rests_and_the_others_answer(nodal: 
         assert (await answers(balance_call(token))).success
     asked = [call["method"] for calls in nodal.proxies[0].requests for call in calls]
     assert asked.count("eth_call") == 1
-    assert pins.nodes[CHAIN_ID].nodes[0].rests_until_s > nodal.now_s
+    assert pins.nodes[CHAIN_ID].nodes[0].endpoint.rests_until_s > nodal.now_s
     pins = nodal.pins(limited)
     for _ in range(2):  # the second time the node rests
         with pytest.raises(Incomplete) as caught:
