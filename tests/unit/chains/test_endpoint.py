@@ -16,6 +16,7 @@ import pytest
 from each_row import each_row
 from muniment.chains import rpc
 from muniment.chains.catalogue import Chain
+from muniment.chains.nodes import NodeLimits
 from muniment.chains.rpc import CALLS_MAX, LIMITED_SECONDS_MAX, Call, Endpoint, Failed
 from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
 from muniment.relayer.runner.pinning import Pins, nodes_of
@@ -265,6 +266,7 @@ async def test_a_run_waits_for_a_quota_that_is_used_up_for_a_second() -> None:
         async with Outgoing(allow_private=True) as outgoing:
             chain = Chain(1, "Made up", rpc_urls=(proxy.url,))
             nodes = nodes_of(outgoing, [chain], now_s=time.monotonic, chance=lambda: 1.0)
+            nodes[1].limits = NodeLimits(answer_seconds_max=60)
             assert await Pins(nodes=nodes, now_ms=lambda: 0).is_canonical(1, bytes([7]) * 32, 0)
             assert nodes[1].nodes[0].failures == 0
 
