@@ -73,4 +73,7 @@ async def test_a_node_that_often_fails_delays_no_look_at_published_runs_for_ever
         nodal.now_s += 60
         is_failing[0] = False
         await forks.take_back(CHAIN_ID, int(blocks[3]["number"], 16), 0)
+        forks.forget(CHAIN_ID)
+        forks.keep(CHAIN_ID, [bytes.fromhex(block["hash"][2:]) for block in blocks])
+        await forks.take_back(CHAIN_ID, 0, 0)
     assert asked == {block["hash"]: 1 + (place >= 3) for place, block in enumerate(blocks)}

@@ -65,8 +65,10 @@ class Forks:
         A publication asks for certain: no intent comes of a run that did not have to be made.
         """
         event = event_of(due.payload)
-        is_read = event.block_hash.raw in self._read.get(event.chain_id, {})
-        return is_read or await self.is_canonical(event, due.timestamp_ms)
+        return self._was_read(event) or await self.is_canonical(event, due.timestamp_ms)
+
+    def _was_read(self, event: EventPayload) -> bool:
+        return event.block_hash.raw in self._read.get(event.chain_id, {})
 
     async def is_canonical(self, event: EventPayload, at_ms: int) -> bool:
         """Whether the block of an event, whose time is `at_ms`, is on its chain.
@@ -143,7 +145,8 @@ class Forks:
         for entry in self.journal.published_events(chain_id, first_block):
             event = event_of(entry.payload)
             try:
-                is_gone = not await self._is_kept(event, entry.timestamp_ms)
+                # A reader that was wrong sees the reorganisation, and all are looked at again.
+                is_gone = not (self._was_read(event) or await self._is_kept(event, entry.timestamp_ms))
             except Incomplete as error:  # of a log on which nodes differed, they may differ for ever
                 if entry.result != "missed" or error.code != "nodes-differ":
                     failure = error

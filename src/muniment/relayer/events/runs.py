@@ -69,8 +69,8 @@ class EventRuns:
     planner: EventPlanner = field(init=False)
     _allowance: Allowance = field(init=False)
     _lanes: dict[int, Lanes] = field(default_factory=dict[int, Lanes], init=False)
-    # Chains whose published runs are to be looked at: after a reorganisation, and at the start.
-    _forked: set[int] = field(default_factory=set[int], init=False)
+    # Chains whose published runs are to be looked at, after a reorganisation and at the start, and up to which block.
+    _forked: dict[int, int] = field(default_factory=dict[int, int], init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
     _now_ms: int = field(default=0, init=False)
 
@@ -159,15 +159,20 @@ class EventRuns:
         return await self.forks.is_canonical(event, at_ms)
 
     async def _take_back(self, lanes: Lanes, now_ms: int) -> None:
-        chain_id = lanes.chain_id
-        if chain_id not in self._forked:
+        chain_id, quiet = lanes.chain_id, lanes.quiet
+        block = self._forked.get(chain_id)
+        # At the start the quiet lane reads those blocks again: then few are left to ask for.
+        if block is None or ((quiet.events.reader.next_block or 0) < block and quiet.at_head_ms is None):
             return
-        self._forked.discard(chain_id)  # another reorganisation may come meanwhile
+        del self._forked[chain_id]  # another reorganisation may come meanwhile
         try:
-            await self.forks.take_back(chain_id, (lanes.quiet.events.reader.next_block or 0) - REORGANISED_MAX, now_ms)
+            await self.forks.take_back(chain_id, block - REORGANISED_MAX, now_ms)
         except BaseException:
-            self._forked.add(chain_id)
+            self._look_at_runs(chain_id, block)
             raise
+
+    def _look_at_runs(self, chain_id: int, block: int) -> None:
+        self._forked[chain_id] = min(block, self._forked.get(chain_id, block))
 
     async def _read_on(self, lanes: Lanes, lane: Lane) -> None:
         """Read a lane up to the head."""
@@ -184,7 +189,7 @@ class EventRuns:
             lane.at_head_ms = self.own_ms()
         if step.gone_back_to is not None:
             _log.warning("reorganisation", chain=lanes.chain_id, from_block=step.gone_back_to)
-            self._forked.add(lanes.chain_id)
+            self._look_at_runs(lanes.chain_id, step.next_block)
             self.forks.forget(lanes.chain_id)
         if lane is lanes.quiet:  # busy ones are read again apart: nobody waits for them here
             shapes = {each: None for each in shapes if each not in step.crowded}
@@ -242,7 +247,7 @@ class EventRuns:
             chain_id=chain_id, journal=self.journal, signers_of=self._signers_of(chain_id), started=started,
             disputes=disputes, began_ms=self.own_ms(),
         )  # fmt: skip
-        self._forked.add(chain_id)
+        self._look_at_runs(chain_id, lanes.quiet.events.reader.next_block or 0)
         for sig in self.following.tracked:
             self.see(sig)
         return lanes
