@@ -164,7 +164,7 @@ class Relayer:
         await self.outbox.publish_left()
         if self._tasks:  # those that tell of funds
             await asyncio.wait(self._tasks)
-        return done and not (self.journal.unfinished(State.RAN) or self.journal.planned_triggers())
+        return done and not (self.journal.count(State.RAN) or self.journal.planned_triggers())
 
     async def _measure_gas(self) -> None:
         """Learn which nodes give a call less gas than it asks for: there, running out of gas is no answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -42,10 +43,10 @@ class _Slow:
         return Published(None)
 
 
-def _keep(journal: Journal, tick_ms: int) -> None:
+def _keep(journal: Journal, tick_ms: int, body: bytes = b"{}") -> None:
     due = Due(SIG, 0, time_payload(tick_ms), tick_ms, tick_ms)
     journal.plan([due], 0)
-    journal.ran(due, "nothing", b"{}", bytes(32), 0)
+    journal.ran(due, "nothing", body, bytes(32), 0)
 
 
 def _outbox(journal: Journal, publishing: Publishing) -> Outbox:
@@ -76,7 +77,7 @@ async def test_a_run_that_is_being_published_is_no_failure() -> None:
         assert await outbox.publish_left()
         publishing.may.set()
         assert await first
-        assert journal.unfinished(State.RAN) == []
+        assert journal.count(State.RAN) == 0
 
 
 async def test_a_run_that_was_published_meanwhile_is_not_published_again() -> None:
@@ -97,7 +98,22 @@ async def test_a_run_that_was_published_meanwhile_is_not_published_again() -> No
     with Journal.in_memory() as journal:
         for tick_ms in range(COUNT):
             _keep(journal, tick_ms)
-        outbox, last = _outbox(journal, publishing), journal.unfinished(State.RAN)[-1]
+        outbox, last = _outbox(journal, publishing), [*journal.unfinished(State.RAN)][-1]
         assert await outbox.publish_left()
         assert [each.timestamp_ms for each in journal.unfinished(State.PLANNED)] == [last.timestamp_ms]
     assert publishing.times.count(last.timestamp_ms) == 1
+
+
+async def test_what_is_left_takes_no_more_memory_the_longer_the_registry_is_away() -> None:
+    size = 250_000
+    with Journal.in_memory() as journal:
+        for tick_ms in range(10 * COUNT):
+            _keep(journal, tick_ms, bytes(size))
+        outbox = _outbox(journal, _Publishing())
+        tracemalloc.start()
+        try:
+            assert not await outbox.publish_left()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 2 * COUNT * size

@@ -1,4 +1,4 @@
-"""The tables of a journal in SQLite, and the conversion of those of earlier formats."""
+"""The tables of a journal in SQLite, which events wait in them, and the conversion of those of earlier formats."""
 
 from __future__ import annotations
 
@@ -47,6 +47,29 @@ CREATE TABLE journal_logged_ends (
   sig BLOB NOT NULL, signer BLOB NOT NULL, ended_by BLOB NOT NULL, PRIMARY KEY (sig, signer)
 ) WITHOUT ROWID;
 CREATE TABLE journal_facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+# Of each trigger that does not rest, the oldest runs that may be tried; of those, in turn by function and by signer.
+WAITING: Final[LiteralString] = """
+WITH RECURSIVE planned(trigger) AS (
+  SELECT min(trigger) FROM journal_runs WHERE state = 0 AND kind = 1
+  UNION ALL
+  SELECT (SELECT min(trigger) FROM journal_runs WHERE state = 0 AND kind = 1 AND trigger > planned.trigger)
+  FROM planned WHERE planned.trigger IS NOT NULL
+), ready AS (
+  SELECT t.function, t.signer, r.trigger AS trigger_, r.key AS key_, r.next_ms AS next_
+  FROM planned JOIN journal_triggers t ON t.number = planned.trigger
+  JOIN journal_runs r ON r.trigger = t.number AND r.kind = 1 AND r.key IN (
+    SELECT key FROM journal_runs WHERE trigger = t.number AND state = 0 AND kind = 1 AND next_ms <= :now_ms
+      AND until_ms >= :now_ms
+    ORDER BY next_ms LIMIT :each
+  )
+  WHERE t.rests_until_ms <= :now_ms OR t.rests_until_ms > :now_ms + :rest_ms
+), by_signer AS (
+  SELECT *, row_number() OVER (PARTITION BY function, signer ORDER BY next_, trigger_, key_) AS of_signer FROM ready
+), by_function AS (
+  SELECT *, row_number() OVER (PARTITION BY function ORDER BY of_signer, next_, trigger_) AS of_function FROM by_signer
+  WHERE of_signer <= :each ORDER BY of_function, next_, trigger_ LIMIT :count
+)
 """
 _OLD: Final = ("journal_triggers", "journal_runs", "journal_logged_ends", "journal_facts")
 # Ticks and single runs have their time in place of a payload.

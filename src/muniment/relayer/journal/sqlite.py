@@ -7,7 +7,7 @@ same bytes again. Only one process at a time has the journal; others can read it
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, LiteralString, Self
@@ -17,7 +17,7 @@ from muniment.protocol.runs.payloads import time_payload
 from muniment.protocol.triggers.typed_data import CRON, EVENT, ONCE
 from muniment.relayer.journal import files
 from muniment.relayer.journal.entries import REST_MS_MAX, Entry, Known, State, event_key
-from muniment.relayer.journal.schema import TABLES
+from muniment.relayer.journal.schema import TABLES, WAITING
 from muniment.relayer.schedule.due import Due, Gap, Seen
 
 if TYPE_CHECKING:
@@ -33,29 +33,6 @@ _ENTRIES: Final[LiteralString] = (
     "r.result, r.body, r.hash, r.written_ms FROM journal_runs r JOIN journal_triggers t ON t.number = r.trigger "
     "LEFT JOIN journal_events e ON r.kind = 1 AND e.number = r.key"
 )
-# Of each trigger that does not rest, the oldest runs that may be tried; of those, in turn by function and by signer.
-_WAITING: Final[LiteralString] = """
-WITH RECURSIVE planned(trigger) AS (
-  SELECT min(trigger) FROM journal_runs WHERE state = 0 AND kind = 1
-  UNION ALL
-  SELECT (SELECT min(trigger) FROM journal_runs WHERE state = 0 AND kind = 1 AND trigger > planned.trigger)
-  FROM planned WHERE planned.trigger IS NOT NULL
-), ready AS (
-  SELECT t.function, t.signer, r.trigger AS trigger_, r.key AS key_, r.next_ms AS next_
-  FROM planned JOIN journal_triggers t ON t.number = planned.trigger
-  JOIN journal_runs r ON r.trigger = t.number AND r.kind = 1 AND r.key IN (
-    SELECT key FROM journal_runs WHERE trigger = t.number AND state = 0 AND kind = 1 AND next_ms <= :now_ms
-      AND until_ms >= :now_ms
-    ORDER BY next_ms LIMIT :each
-  )
-  WHERE t.rests_until_ms <= :now_ms OR t.rests_until_ms > :now_ms + :rest_ms
-), by_signer AS (
-  SELECT *, row_number() OVER (PARTITION BY function, signer ORDER BY next_, trigger_, key_) AS of_signer FROM ready
-), by_function AS (
-  SELECT *, row_number() OVER (PARTITION BY function ORDER BY of_signer, next_, trigger_) AS of_function FROM by_signer
-  WHERE of_signer <= :each ORDER BY of_function, next_, trigger_ LIMIT :count
-)
-"""
 _DAY_MS: Final = 86_400_000
 _NUMBERS_MAX: Final = 1_000
 
@@ -240,9 +217,23 @@ class Journal:
                 (failures, rests_until_ms, sig.raw),
             )
 
-    def unfinished(self, state: State) -> list[Entry]:
-        """The runs that are `planned`, or those that `ran` and are to be published, the oldest first."""
-        return self._entries("WHERE r.state = ? ORDER BY r.timestamp_ms, t.sig", int(state))
+    def unfinished(self, state: State) -> Iterator[Entry]:
+        """The runs that are `planned`, or those that `ran` and are to be published, the oldest first.
+
+        Each is read when it is asked for: their bytes together may be more than the memory.
+        """
+        places = self._connection.execute(
+            "SELECT trigger, kind, key FROM journal_runs WHERE state = ? ORDER BY timestamp_ms", (int(state),)
+        ).fetchall()
+        for place in places:
+            yield from self._entries(
+                "WHERE r.trigger = ? AND r.kind = ? AND r.key = ? AND r.state = ?", *place, int(state)
+            )
+
+    def count(self, state: State) -> int:
+        """How many runs are `planned`, or `ran` and are to be published."""
+        ((count,),) = self._connection.execute("SELECT count(*) FROM journal_runs WHERE state = ?", (int(state),))
+        return count
 
     def waiting_events(self, count: int, each: int, now_ms: int) -> list[Entry]:
         """Planned runs of events that may be tried now: in turn by function, then by signer, the oldest first.
@@ -251,7 +242,7 @@ class Journal:
         shortly before keep the others waiting.
         """
         rows = self._connection.execute(
-            f"{_WAITING} {_ENTRIES} JOIN by_function b ON r.trigger = b.trigger_ AND r.kind = 1 AND r.key = b.key_ "
+            f"{WAITING} {_ENTRIES} JOIN by_function b ON r.trigger = b.trigger_ AND r.kind = 1 AND r.key = b.key_ "
             "ORDER BY b.of_function, b.next_, b.trigger_",
             {"now_ms": now_ms, "count": count, "each": each, "rest_ms": REST_MS_MAX},
         )

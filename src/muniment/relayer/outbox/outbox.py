@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -104,11 +105,10 @@ class Outbox:
 
     async def publish_left(self) -> bool:
         """Publish the runs in the journal that the registry does not have; whether nothing failed."""
-        left = self.journal.unfinished(State.RAN)
-        self.figures.show("runs_unpublished", len(left))
-        done = True
-        for start in range(0, len(left), _PUBLISHED_AT_ONCE):
-            done &= all(await asyncio.gather(*map(self.publish, left[start : start + _PUBLISHED_AT_ONCE])))
+        self.figures.show("runs_unpublished", self.journal.count(State.RAN))
+        left, done = self.journal.unfinished(State.RAN), True
+        while entries := [*islice(left, _PUBLISHED_AT_ONCE)]:
+            done &= all(await asyncio.gather(*map(self.publish, entries)))
         return done
 
     async def serve(self) -> None:
