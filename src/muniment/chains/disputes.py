@@ -171,13 +171,13 @@ class Disputes:
         What a node lists alone is dropped unasked once its own receipt lacked one of these logs. What is too much for
         one step stays open.
         """
-        found, this_round, of = Settlement([], [], []), _Round(), dict["Node", list[Dispute]]()
+        settlement, this_round, of = Settlement([], [], []), _Round(), dict["Node", list[Dispute]]()
         for dispute in disputes:
             of.setdefault(dispute.lister, []).append(dispute)
-        await asyncio.gather(*(self._settle(each, found, this_round) for each in of.values()))
-        return found
+        await asyncio.gather(*(self._settle(each, settlement, this_round) for each in of.values()))
+        return settlement
 
-    async def _settle(self, disputes: Sequence[Dispute], found: Settlement, this_round: _Round) -> None:
+    async def _settle(self, disputes: Sequence[Dispute], settlement: Settlement, this_round: _Round) -> None:
         """Settle what one node lists. A question that takes too long is not given up: its answer counts later."""
         until_s, asked, unclear = self.nodes.now_s() + SETTLE_S, 0, 0
         for dispute in disputes:
@@ -185,7 +185,7 @@ class Disputes:
                 continue
             now_s = self.nodes.now_s()
             if asked >= _SETTLED_MAX or unclear >= _OPEN_MAX or now_s >= until_s:
-                found.open.append(dispute)
+                settlement.open.append(dispute)
                 continue
             asked += 1
             dispute.next_s = now_s + dispute.pause_s
@@ -196,7 +196,7 @@ class Disputes:
             verdict, dispute.asked = (dispute.asked.result(), None) if done else (Verdict.OPEN, dispute.asked)
             unclear += verdict is Verdict.OPEN
             if verdict is not Verdict.DROPPED:
-                (found.taken if verdict is Verdict.TAKEN else found.open).append(dispute)
+                (settlement.taken if verdict is Verdict.TAKEN else settlement.open).append(dispute)
 
     async def settle_due(self, takes: Callable[[ChainLog], bool]) -> Settlement:
         """Ask again for disputes whose pause is over and that a reader `takes`; give up those that are too old."""
@@ -204,10 +204,10 @@ class Disputes:
         old = [each for each in self._disputes.values() if self._is_old(each)]
         self.forget([each.log for each in old])
         due = [each for each in self._disputes.values() if each.next_s <= now_s and takes(each.log)]
-        found = await self.settle(sorted(due, key=lambda each: each.next_s))
-        still_open = {id(each) for each in found.open}
+        settlement = await self.settle(sorted(due, key=lambda each: each.next_s))
+        still_open = {id(each) for each in settlement.open}
         self.forget([each.log for each in due if id(each) not in still_open])
-        return found._replace(given_up=self._give_up(old))
+        return settlement._replace(given_up=self._give_up(old))
 
     def _is_old(self, dispute: Dispute) -> bool:
         """By the own clock, or by the time of the block, which a lister may have made up."""

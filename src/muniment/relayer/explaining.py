@@ -79,32 +79,32 @@ def explain(
 
 def _against(trigger: Trigger, plan: Plan, settings: RelayerSettings, known: Known | None, now_ms: int) -> list[str]:
     """Why the trigger does not run."""
-    found: list[str] = []
+    lines: list[str] = []
     if trigger.deactivate_sig is not UNSET:
-        found.append(f"It was deactivated by {trigger.deactivate_sig}.")
+        lines.append(f"It was deactivated by {trigger.deactivate_sig}.")
     elif known is not None and known.ended_ms is not None:
-        found.append(
+        lines.append(
             f"This relayer saw its deactivation at {moment(known.ended_ms)}, and never runs it again, although the "
             "registry shows it as active."
         )
     if plan.end_ms and plan.end_ms < now_ms:
-        found.append(f"It ended at {moment(plan.end_ms)}.")
+        lines.append(f"It ended at {moment(plan.end_ms)}.")
     if refused := settings.served.refused(trigger):
-        found.append(f"This relayer does not serve it: {refused}.")
+        lines.append(f"This relayer does not serve it: {refused}.")
     limit, fee = int(trigger.execution_fee_limit), settings.fee_of(trigger)
     if limit and fee > limit:
-        found.append(
+        lines.append(
             f"The fee of this relayer, {fee_in_words(str(fee))}, is above its executionFeeLimit, "
             f"{fee_in_words(str(limit))}."
         )
     if known is not None and (until_ms := rests_until(known.rests_until_ms, now_ms)) > now_ms:
-        found.append(
+        lines.append(
             f"It rests until {moment(until_ms)} after {known.failures} failures in a row; what is due until then and "
             "cannot run later is missed (resting)."
         )
     elif known is not None and known.failures:
-        found.append(f"It has failed {_counted(known.failures, 'time')} in a row.")
-    return found
+        lines.append(f"It has failed {_counted(known.failures, 'time')} in a row.")
+    return lines
 
 
 def _events(trigger: Trigger, read_chains: Container[int]) -> tuple[list[str], None]:
@@ -120,22 +120,22 @@ def _times(plan: Plan, known: Known | None, now_ms: int) -> tuple[list[str], int
     """What is due now, and the time of the next run."""
     seen = Seen(now_ms) if known is None else known.seen
     look = plan.look(seen, now_ms)
-    found: list[str] = []
+    lines: list[str] = []
     if look.due is not None:
         may = f"The run of {moment(look.due.timestamp_ms)} may start now, until {moment(look.due.until_ms)}"
         order = ": runs of ticks that are still open follow one another, the oldest first" if plan.kind == CRON else ""
-        found.append(f"{may}{order}.")
-    found += [
+        lines.append(f"{may}{order}.")
+    lines += [
         f"{_counted(gap.ticks, 'run')} missed, from {moment(gap.from_ms)} to {moment(gap.to_ms)}: "
         f"{REASONS['missed'][gap.why]}."
         for gap in look.gaps
     ]
     next_ms = look.wake_ms if plan.kind == CRON or look.due is None else None
     if next_ms is not None:
-        found.append(f"The next run is due at {moment(next_ms)}.")
+        lines.append(f"The next run is due at {moment(next_ms)}.")
     elif look.due is None:
-        found.append("There is no further run.")
-    return found, next_ms
+        lines.append("There is no further run.")
+    return lines, next_ms
 
 
 def _learned(plan: Plan, known: Known, now_ms: int) -> list[str]:

@@ -193,22 +193,22 @@ def load_relayer_settings(path: Path, environ: Mapping[str, str], *, opens_all: 
 
 
 def _settings(document: _Document, directory: Path, *, opens_all: bool) -> RelayerSettings:
-    given = document.relayer
+    table = document.relayer
     if (document.price.source == "api") is not bool(document.price.url):
         raise ValueError('price.url is the base URL of a price API: it belongs to source = "api", and to no other')
     return RelayerSettings(
-        registry=_registry(given.registry),
-        served=_served(given, opens_all=opens_all),
-        state=directory / given.state,
-        protocol=given.protocol,
-        chains_file=None if given.chains_file is None else directory / given.chains_file,
-        runs_per_trigger_and_day_max=given.runs_per_trigger_and_day_max,
-        intents_per_trigger_and_day_max=given.intents_per_trigger_and_day_max,
-        intents_per_day_max=given.intents_per_day_max,
-        event_triggers_per_signer_max=given.event_triggers_per_signer_max,
-        event_window_max_ms=1_000 * check_delta(given.event_window_max),
-        journal_bytes_max=given.journal_bytes_max,
-        health_port=given.health_port,
+        registry=_registry(table.registry),
+        served=_served(table, opens_all=opens_all),
+        state=directory / table.state,
+        protocol=table.protocol,
+        chains_file=None if table.chains_file is None else directory / table.chains_file,
+        runs_per_trigger_and_day_max=table.runs_per_trigger_and_day_max,
+        intents_per_trigger_and_day_max=table.intents_per_trigger_and_day_max,
+        intents_per_day_max=table.intents_per_day_max,
+        event_triggers_per_signer_max=table.event_triggers_per_signer_max,
+        event_window_max_ms=1_000 * check_delta(table.event_window_max),
+        journal_bytes_max=table.journal_bytes_max,
+        health_port=table.health_port,
         price_source=document.price.source,
         price_url=document.price.url,
         fee=int(document.fees.get(ANY, 0)),
@@ -230,17 +230,17 @@ def _digest_of_fee(cid: str) -> bytes:
         raise ValueError(f"fees.{cid}: {refusal.detail}; write {SAMPLES['fees']}") from None
 
 
-def _served(given: _Relayer, *, opens_all: bool) -> Served:
-    missing = [name for name in _LISTS if not getattr(given, name)]
+def _served(table: _Relayer, *, opens_all: bool) -> Served:
+    missing = [name for name in _LISTS if not getattr(table, name)]
     if missing and not opens_all:
         raise ValueError(
             f'relayer.{missing[0]} is not set: name whom this relayer serves, or write {missing[0]} = ["*"] to serve '
             f"any ({', '.join(_LISTS)} must each be set; `--any` opens those that are not)"
         )
     return Served(
-        _entries("signers", given.signers, Address.parse),
-        _entries("functions", given.functions, _digest),
-        _entries("chains", given.chains, _chain),
+        _entries("signers", table.signers, Address.parse),
+        _entries("functions", table.functions, _digest),
+        _entries("chains", table.chains, _chain),
     )
 
 

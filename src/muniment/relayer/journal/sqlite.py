@@ -296,8 +296,8 @@ class Journal:
 
     def entry(self, sig: Signature, kind: TriggerType, payload: bytes) -> Entry | None:
         """A run, if the journal has it."""
-        found = self._entries("WHERE r.trigger = ? AND r.kind = ? AND r.key = ?", *self._place(sig, kind, payload))
-        return found[0] if found else None
+        entries = self._entries("WHERE r.trigger = ? AND r.kind = ? AND r.key = ?", *self._place(sig, kind, payload))
+        return entries[0] if entries else None
 
     def runs_of(self, sig: Signature) -> list[Entry]:
         """The runs of a trigger that the journal still has, the newest first."""

@@ -67,17 +67,17 @@ class Following:
         """
         cursor = await self.registry.events.begin()
         await self.ends.read()
-        found: list[Trigger] = [
+        triggers: list[Trigger] = [
             each
             async for each in self.registry.triggers.list(active=True, on_forged=_report_forged)
             if not self.served.refused(each)
         ]
         # Triggers that were followed before and are not active now: their end may be news.
-        known = {each.sig for each in found}
+        known = {each.sig for each in triggers}
         others = [sig for sig in {*self.journal.unended(), *self.tracked} if sig not in known]
         for start in range(0, len(others), 100):
             await self._read_again(others[start : start + 100])
-        await self._take(found)
+        await self._take(triggers)
         return cursor
 
     async def follow(self, cursor: str) -> None:
@@ -115,12 +115,12 @@ class Following:
     async def bundle(self, trigger: Trigger) -> Bundle:
         """The files of the trigger's function, proved by its CID. Raises the errors of the client."""
         digest = Cid.parse(trigger.function_cid).digest
-        found = self._bundles.pop(digest, None) or await self.registry.functions.bundle(trigger.function_cid)
-        if len(found.wasm) + len(found.manifest) <= _KEPT_BYTES_MAX:
-            self._bundles[digest] = found
+        bundle = self._bundles.pop(digest, None) or await self.registry.functions.bundle(trigger.function_cid)
+        if len(bundle.wasm) + len(bundle.manifest) <= _KEPT_BYTES_MAX:
+            self._bundles[digest] = bundle
             while len(self._bundles) > _BUNDLES_KEPT:
                 self._bundles.popitem(last=False)
-        return found
+        return bundle
 
     async def _read_again(self, sigs: Iterable[Signature]) -> None:
         """Read triggers that an event names, or that were followed before. Events prove nothing."""
@@ -197,13 +197,13 @@ class Following:
 
 def _subjects(events: Iterable[Event]) -> list[Signature]:
     """The triggers that events name, each once, in order."""
-    found: dict[Signature, None] = {}
+    sigs: dict[Signature, None] = {}
     for each in events:
         try:
-            found[Signature.parse(each.subject)] = None
+            sigs[Signature.parse(each.subject)] = None
         except Refusal:
             _log.error("an event names no trigger", id=each.id)
-    return [*found]
+    return [*sigs]
 
 
 def _report_forged(forged: Forged) -> None:

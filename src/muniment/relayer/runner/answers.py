@@ -134,8 +134,8 @@ class Answers:
 
     async def _api_price(self, chain_id: int, token: Address) -> int:
         """The present price in 10^-18 US dollars. Raises `Refused`."""
-        found = await self.api.prices([(chain_id, token)], self.timestamp_ms) if self.api is not None else {}
-        price = found.get((chain_id, token))
+        prices = await self.api.prices([(chain_id, token)], self.timestamp_ms) if self.api is not None else {}
+        price = prices.get((chain_id, token))
         if price is None:
             raise Refused(f"there is no price for token {token.lower()} on chain {chain_id}")
         return int(Decimal(repr(price)).scaleb(PRICE_DECIMALS))
@@ -205,9 +205,9 @@ class Answers:
             raise Refused("a minimum in US dollars needs the price feeds, which this relayer does not use")
         tokens = list(held)
         prices, calls = await self._feed_prices(pin, tokens)
-        asked = [Wanted(token, multicall.DECIMALS) for token in tokens if token != NATIVE]
-        returned = await self._call(pin, asked) if asked else ()
-        places = {each.to: multicall.number_of(_data_of(found)) for each, found in zip(asked, returned, strict=True)}
+        wanted = [Wanted(token, multicall.DECIMALS) for token in tokens if token != NATIVE]
+        returned = await self._call(pin, wanted) if wanted else ()
+        places = {each.to: multicall.number_of(_data_of(found)) for each, found in zip(wanted, returned, strict=True)}
         places[NATIVE] = self._chain(pin).native_decimals
         worths: dict[Address, int] = {}
         for token, price in zip(tokens, prices, strict=True):
@@ -215,7 +215,7 @@ class Answers:
             if decimals is None or decimals > multicall.DECIMALS_MAX:
                 raise Refused(f"token {token.lower()} on chain {pin.chain_id} has no usable decimals")
             worths[token] = held[token] * price // 10**decimals
-        return worths, [*calls, *(recorded(pin, *pair) for pair in zip(asked, returned, strict=True))]
+        return worths, [*calls, *(recorded(pin, *pair) for pair in zip(wanted, returned, strict=True))]
 
     def _chain(self, pin: Pin) -> Chain:
         return self.pins.nodes[pin.chain_id].chain

@@ -45,9 +45,9 @@ class Returned(NamedTuple):
 
 async def call_all(nodes: Nodes, pin: Pin, calls: Sequence[Wanted]) -> tuple[Returned, ...]:
     """What `calls` returned at the pinned block. Raises `Incomplete`."""
-    found = await agreed_answer(nodes, lambda node: _returned_by(nodes, node, pin, calls), "what a contract answers")
-    assert found is not None  # noqa: S101 - `_returned_by` never gives None
-    return found
+    answer = await agreed_answer(nodes, lambda node: _returned_by(nodes, node, pin, calls), "what a contract answers")
+    assert answer is not None  # noqa: S101 - `_returned_by` never gives None
+    return answer
 
 
 async def _returned_by(nodes: Nodes, node: Node, pin: Pin, calls: Sequence[Wanted]) -> tuple[Returned, ...]:

@@ -66,9 +66,9 @@ class Caps:
         if (most is None or most > runs_max) and await self._runs_of(plan.sig) >= runs_max:
             return "run-cap"
         if self._asks_intents and self.relayer:
-            day, found = self._day, await self._count_intents(self.relayer)
+            day, counts = self._day, await self._count_intents(self.relayer)
             if day == self._day:  # it may be past midnight
-                for sig, count in found.items():
+                for sig, count in counts.items():
                     self._count_intent(sig, max(0, count - self._intents[sig]))  # the higher count of each trigger
             self._asks_intents = False
         return "intent-cap" if self._has_sent_all(plan, now_ms) else None
@@ -111,8 +111,8 @@ class Caps:
             return self._runs.get(sig, 0)
         counted = self._counted.get(sig)
         if counted is None or counted.relayer != self.relayer:
-            found = await self._count_runs(sig, self.relayer)
-            counted = self._counted[sig] = _Counted(self.relayer, max(0, found - self._runs.get(sig, 0)))
+            count = await self._count_runs(sig, self.relayer)
+            counted = self._counted[sig] = _Counted(self.relayer, max(0, count - self._runs.get(sig, 0)))
         return counted.others + self._runs.get(sig, 0)
 
     async def _count_runs(self, sig: Signature, relayer: str | None) -> int:

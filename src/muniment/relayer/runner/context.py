@@ -19,12 +19,12 @@ CONSENSUS_THRESHOLD: Final = 1
 
 def settlers_of(chains: Iterable[Chain]) -> list[RunToken]:
     """The first settler of each chain that has one, by chain id; at most as many as a record holds."""
-    found = [
+    settlers = [
         RunToken(address=chain.settlers[0], chain_id=chain.id)
         for chain in sorted(chains, key=lambda chain: chain.id)
         if chain.settlers
     ]
-    return found[:BLOCKS_MAX]
+    return settlers[:BLOCKS_MAX]
 
 
 def context_text(

@@ -72,8 +72,8 @@ class Funds:
         # Thirty-two intents of the longest kind take seconds, in which others would have no turn.
         needs = await asyncio.to_thread(_needs_of, intents, frozenset(self.nodes))
         holders = list(needs)
-        found = await asyncio.gather(*(self._read(each, list(needs[each])) for each in holders))
-        for holder, held in zip(holders, found, strict=True):
+        holdings = await asyncio.gather(*(self._read(each, list(needs[each])) for each in holders))
+        for holder, held in zip(holders, holdings, strict=True):
             for token, holding in held.items():
                 await self._compare(run, holder, token, needs[holder][token], holding)
 

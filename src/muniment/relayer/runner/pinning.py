@@ -147,8 +147,8 @@ class Pins:
         nodes = self.nodes[chain_id]
 
         async def ask(node: Node) -> Pin | None:
-            (found,) = await _blocks(nodes, node, [number])
-            return None if found is None else Pin(chain_id, *found)
+            (block,) = await _blocks(nodes, node, [number])
+            return None if block is None else Pin(chain_id, *block)
 
         pin = await agreed_answer(nodes, ask, f"block {number}")
         if pin is None:
@@ -161,8 +161,8 @@ class Pins:
 
         async def ask(node: Node) -> Pin:
             head = await _head(nodes, node)
-            found = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
-            return Pin(chain_id, *(found or _Block(-1, b"", 0)))
+            block = head if head.time_s <= second else await _highest_until(nodes, node, head, second)
+            return Pin(chain_id, *(block or _Block(-1, b"", 0)))
 
         pin = await agreed_answer(nodes, ask, "the first block after a time")
         assert pin is not None  # noqa: S101 - `ask` never gives None
@@ -183,12 +183,12 @@ class Pins:
         is_quiet = self.now_ms() // 1_000 - head.time_s >= QUIET_SECONDS
         if head.time_s <= second:
             return Pin(nodes.chain.id, *head, is_quiet=True) if is_quiet else None
-        found = await _highest_until(nodes, node, head, second)
-        if found is None:
+        block = await _highest_until(nodes, node, head, second)
+        if block is None:
             return None
-        if head.number - found.number >= self.confirmations:
-            return Pin(nodes.chain.id, *found)
-        return Pin(nodes.chain.id, *found, is_quiet=True) if is_quiet else None
+        if head.number - block.number >= self.confirmations:
+            return Pin(nodes.chain.id, *block)
+        return Pin(nodes.chain.id, *block, is_quiet=True) if is_quiet else None
 
 
 async def agreed_answer(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]], what: str) -> T | None:
@@ -223,10 +223,10 @@ async def _canonical(nodes: Nodes, node: Node, block_hash: bytes, time_s: int) -
     number = block_number_in(answer)
     if number is None:
         raise Unreachable("garbage", "no block")
-    (found,) = await _blocks(nodes, node, [number])
-    if found is None:
+    (block,) = await _blocks(nodes, node, [number])
+    if block is None:
         return None
-    return Pin(nodes.chain.id, *found) if found.hash == block_hash else elsewhere
+    return Pin(nodes.chain.id, *block) if block.hash == block_hash else elsewhere
 
 
 async def _highest_until(nodes: Nodes, node: Node, head: _Block, second: int) -> _Block | None:
@@ -256,13 +256,13 @@ async def _narrowed(
     nodes: Nodes, node: Node, numbers: Sequence[int], above: _Block, below: _Block | None, second: int
 ) -> tuple[_Block, _Block | None]:
     """The lowest known block after `second` and the highest one before, with those of `numbers`, highest first."""
-    for found in await _blocks(nodes, node, numbers):
-        if found is None:
+    for block in await _blocks(nodes, node, numbers):
+        if block is None:
             raise Unreachable(BEHIND, "the node lacks a block under its head")
-        if found.time_s > second:
-            above = min(above, found)
+        if block.time_s > second:
+            above = min(above, block)
         else:
-            below = found if below is None else max(below, found)
+            below = block if below is None else max(below, block)
     return above, below
 
 

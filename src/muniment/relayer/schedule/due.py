@@ -170,8 +170,8 @@ class Plan:
         return Look(gaps=(Gap(self.sig, ONCE, payload, 1, timestamp_ms, timestamp_ms, why),))
 
     def _next_tick(self, after_ms: int) -> int | None:
-        found = next_runs(self.schedule, after_ms, 1, self.end_ms)
-        return found[0] if found else None
+        ticks = next_runs(self.schedule, after_ms, 1, self.end_ms)
+        return ticks[0] if ticks else None
 
     def _gaps(self, seen: Seen, now_ms: int, until_ms: int) -> tuple[Gap, ...]:
         """The ticks after the last decided one, up to `until_ms`, without those before the trigger was seen.

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def posted(run: Run) -> NewRun:
     """The body with which a run was recorded; its hash and its evidence may have been in it. Raises `Invalid`."""
-    shown = to_builtins(run, enc_hook=encode_text)
-    del shown["hash"]
-    return decode_record(shown, NewRun)
+    members = to_builtins(run, enc_hook=encode_text)
+    del members["hash"]
+    return decode_record(members, NewRun)
 
 
 def record_fault(run: Run, trigger: Trigger, now_ms: int) -> str:
