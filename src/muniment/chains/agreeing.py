@@ -65,12 +65,12 @@ async def agreed(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]]) -> T 
     """The answer that two nodes give, or the one of the only node of a chain.
 
     `ask` gives None where a node cannot know yet. None: too few nodes knew. The nodes are asked in the operator's
-    order, those that rest for a quota last, two at once, and further ones where these fail, differ or are slow. Raises
+    order, those that a quota holds up last, two at once, and further ones where these fail, differ or are slow. Raises
     `DisagreementError`, and `Unreachable` when too few nodes answer within `AGREED_S`.
     """
     needed = min(2, len(nodes.nodes))
     now_s = nodes.now_s()
-    in_turn = sorted(nodes.nodes, key=lambda node: node.endpoint.rests_until_s > now_s)
+    in_turn = sorted(nodes.nodes, key=lambda node: node.endpoint.waits(now_s, SLOW_S))
     awake = [node for node in in_turn if node.rests_until_s <= now_s]
     votes: dict[T, int] = {}
     resting = "; ".join(f"node {node.number}: {node.told}" for node in nodes.nodes if node not in awake and node.told)

@@ -121,6 +121,8 @@ class LogReader:
     _apart_since_s: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
     # Nodes whose last answer for a range was not waited for.
     _slow: set[Node] = field(default_factory=set["Node"], init=False)
+    # Whether a range was read since the last step: one slow answer counts once.
+    _has_read: bool = field(default=False, init=False)
     # Blocks below the head that are left for later, because nodes lacked the end of a range.
     _held_back: int = field(default=0, init=False)
     _heads_seen: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]], init=False)
@@ -209,18 +211,19 @@ class LogReader:
 
     def _name_others(self, looks: dict[Node, Look], newest: Block | None) -> None:
         """Name nodes that are not needed now: since nobody waits for them, nothing else tells the operator."""
-        now_s = self.nodes.now_s()
+        now_s, has_read, self._has_read = self.nodes.now_s(), self._has_read, False
         for node in self.nodes.nodes:
             if node.rests_until_s > now_s:
-                continue
-            look = looks.get(node)
-            if look is None or node in self._slow:
-                reason = "slow"
-            elif newest is None or look.hash == newest.hash:
                 self._apart_since_s.pop(node, None)
                 continue
-            else:
-                reason = BEHIND if look.hash is None else "other-blocks"
+            look = looks.get(node)
+            is_here = look is not None and (newest is None or look.hash == newest.hash)
+            if is_here and node not in self._slow:
+                self._apart_since_s.pop(node, None)
+                continue
+            if is_here and not has_read:
+                continue
+            reason = "slow" if look is None or is_here else BEHIND if look.hash is None else "other-blocks"
             if now_s - self._apart_since_s.setdefault(node, now_s) >= _PATIENCE_S:
                 self._disputes.name(node, reason)
 
@@ -358,7 +361,7 @@ class LogReader:
                     views.append((node, answer))
                     same = [each for each in views if each[1].last == answer.last]
                     if len(same) >= self._needed:
-                        self._slow = asked
+                        self._slow, self._has_read = asked, True
                         return same, refusals
                 elif isinstance(answer, Refusal):
                     refusals.append(answer)

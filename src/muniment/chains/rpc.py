@@ -118,10 +118,12 @@ class Endpoint:
                     raise Unreachable("limited", self._said, rest_s)
                 await asyncio.sleep(rest_s)
                 continue
-            size = max(1, self.calls_max)
-            piece = calls[len(answers) : len(answers) + size]
-            if (turn_s := self._turn_s(len(piece), now_s())) and patience_s:
-                await asyncio.sleep(min(turn_s, patience_s))
+            count = min(max(1, self.calls_max), len(calls) - len(answers))
+            await self._wait_for_turn(count, now_s(), patience_s)
+            if self.rests_until_s > now_s():
+                continue
+            # Other calls may have learned meanwhile that the node takes fewer.
+            piece = calls[len(answers) : len(answers) + min(count, max(1, self.calls_max))]
             begun = time.perf_counter()
             try:
                 results = await self._request(outgoing, piece, seconds_max, bytes_max)
@@ -142,6 +144,10 @@ class Endpoint:
                 self._spread_s *= _SPREAD_DECAY ** len(piece)
                 self._fit(len(piece))
         return answers
+
+    def waits(self, now_s: float, seconds: float) -> bool:
+        """Whether the node rests for a quota, or the turn of a call is more than so many seconds ahead."""
+        return self.rests_until_s > now_s or self._next_s > now_s + seconds
 
     async def _request(
         self, outgoing: Outgoing, calls: Sequence[Call], seconds_max: float, bytes_max: int
@@ -173,14 +179,20 @@ class Endpoint:
                 raise Unreachable("too-large", each.message)
         return [results] * len(calls) if isinstance(results, Failed) else results
 
-    def _turn_s(self, calls: int, now_s: float) -> float:
-        """The seconds until so many calls have their turn; those that come later have theirs after them."""
+    async def _wait_for_turn(self, calls: int, now_s: float, patience_s: float) -> None:
+        """Wait until so many calls have their turn; those that come later have theirs after them."""
         if self._spread_s < _SPREAD_S_MIN:
             self._spread_s = self._next_s = 0
-            return 0
+            return
         turn_s = max(now_s, self._next_s)
-        self._next_s = min(turn_s + calls * self._spread_s, now_s + TURN_S_MAX)
-        return turn_s - now_s
+        self._next_s = max(turn_s, min(turn_s + calls * self._spread_s, now_s + TURN_S_MAX))
+        wait_s, taken_s = min(turn_s - now_s, patience_s), self._next_s - turn_s
+        try:
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        except asyncio.CancelledError:  # nothing was sent: others have their turns earlier
+            self._next_s -= taken_s
+            raise
 
     def _divide(self, calls: int) -> None:
         """Note that a request with so many calls was refused as a batch."""

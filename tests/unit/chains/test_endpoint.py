@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -368,3 +369,90 @@ async def test_a_list_that_is_far_too_long_is_not_read_to_its_end(node: Node, mo
     with pytest.raises(Unreachable, match="not that to the calls"):
         await node.ask(3)
     assert len(read) < 20
+
+
+@dataclass
+class Waits:
+    """A node that met a quota once, so that its calls are spread; `waiting` takes the place of a wait for a turn."""
+
+    waiting: Callable[[], Awaitable[object]]
+    seconds: list[float] = field(default_factory=list[float])
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await self.waiting()
+
+    @contextmanager
+    def node(self, monkeypatch: pytest.MonkeyPatch, refusal: Callable[[Json], Reply | None]) -> Generator[Node]:
+        limits = [replied(error(-32005, "limit exceeded"), 429)]
+        made = Node(lambda asked: limits.pop() if limits else refusal(asked))
+        namespace = SimpleNamespace(sleep=self.sleep, CancelledError=asyncio.CancelledError)
+        with RpcProxy(answers=made.answer) as proxy, monkeypatch.context() as patch:
+            made.endpoint = Endpoint(proxy.url, calls_max=10)
+            patch.setattr("muniment.chains.rpc.asyncio", namespace)
+            yield made
+
+    async def meet_quota(self, made: Node) -> None:
+        with pytest.raises(Unreachable):
+            await made.ask(10)
+        made.now_s += 1
+        await made.ask(10)
+
+
+async def test_calls_that_are_cancelled_give_their_turns_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(lambda: asyncio.Event().wait())
+    with waits.node(monkeypatch, lambda _: None) as made:
+        await waits.meet_quota(made)
+        for count in range(1, 21):
+            question = asyncio.create_task(made.ask(10, patience_s=60))
+            while len(waits.seconds) < count:
+                await asyncio.sleep(0)
+            question.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await question
+        assert not made.endpoint.waits(made.now_s, waits.seconds[0])
+    assert waits.seconds == pytest.approx([waits.seconds[0]] * 20)
+
+
+async def test_a_node_is_known_to_wait_when_its_turns_are_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(lambda: asyncio.sleep(0))
+    with waits.node(monkeypatch, lambda _: None) as made:
+        await waits.meet_quota(made)
+        for _ in range(10):
+            await made.ask(10)
+        assert made.endpoint.waits(made.now_s, 1)
+        assert not made.endpoint.waits(made.now_s + rpc.TURN_S_MAX, 0)
+
+
+async def test_no_call_is_sent_in_a_rest_that_began_while_it_waited_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def waiting() -> None:
+        made.endpoint.rests_until_s = made.now_s + 60
+
+    waits = Waits(waiting)
+    with waits.node(monkeypatch, lambda _: None) as made:
+        await waits.meet_quota(made)
+        made.sizes.clear()
+        with pytest.raises(Unreachable) as caught:
+            await made.ask(10, patience_s=3)
+    assert (caught.value.reason, made.sizes) == ("limited", [])
+
+
+async def test_calls_that_wait_for_their_turn_learn_that_the_node_takes_no_lists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one fails: that is no answer to the others."""
+
+    async def waiting() -> None:
+        made.endpoint.calls_max = 0
+
+    def reverts(asked: Json) -> Reply | None:
+        is_first = not isinstance(asked, list) and asked["params"][0] == 0
+        return replied(error(3, "execution reverted")) if is_first else None
+
+    waits = Waits(waiting)
+    with waits.node(monkeypatch, reverts) as made:
+        await waits.meet_quota(made)
+        first, *others = await made.ask(4, patience_s=3)
+    assert (type(first), others) == (Failed, [1, 2, 3])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 
 import pytest
 
+from chain import SECONDS_MAX
 from made_up_chain import CONTRACT, PING, Change, Json, ReadingWorld, hash_of, world
+from muniment.chains import agreeing
 from muniment.chains.log_reader import SeenLog
 from muniment.chains.logs import VALUES_MAX, LogFilter
 from muniment.chains.range_views import LOGS_MAX
@@ -328,3 +331,47 @@ async def test_the_logs_of_all_parts_are_joined(world: ReadingWorld) -> None:
     assert await read.to_head() == [101, 102]
     assert isinstance(read.logs[0], SeenLog)
     assert node.asked("eth_getLogs") == 3
+
+
+async def test_one_slow_answer_names_no_node_while_no_other_is_asked_for(
+    world: ReadingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+
+    def hangs(method: str, _params: object, result: object) -> object:
+        if method == "eth_getLogs":
+            is_over.wait(SECONDS_MAX)
+        return result
+
+    read = world.reader(world.node(hangs), world.node(), world.node())
+    with monkeypatch.context() as patch:
+        patch.setattr(agreeing, "SLOW_S", 0.0)
+        world.chain.add()
+        assert await read.to_head() == [101]
+        is_over.set()
+    for _ in range(20):
+        world.now_s += 10
+        await read.step()
+    assert not read.disputes.failures
+
+
+async def test_a_node_that_lags_before_and_after_a_rest_did_not_lag_all_the_time(world: ReadingWorld) -> None:
+    nodes = [world.node(), world.node(), world.node()]
+    read = world.reader(*nodes)
+    third = read.reader.nodes.nodes[2]
+
+    world.chain.add()
+    await read.to_head()
+
+    async def lag_once() -> None:
+        nodes[2].lag = lambda: 1
+        await read.step()
+        nodes[2].lag = lambda: 0
+
+    await lag_once()
+    third.rests_until_s = world.now_s + 300
+    world.now_s += 299
+    await read.step()
+    world.now_s += 1
+    await lag_once()
+    assert not read.disputes.failures
