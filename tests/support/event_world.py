@@ -40,8 +40,20 @@ def sig_of(number: int) -> Signature:
     return Signature.parse(f"0x{number:064x}{1:064x}1b")
 
 
+@dataclass
 class EventChain(MadeUpChain):
-    """A chain that also knows its latest block."""
+    """A chain that also knows its latest block, and may be begun anew: its blocks are then so much later."""
+
+    later_s: int = 0
+
+    def block(self, number: int, lag: int = 0) -> Json | None:
+        block = super().block(number, lag)
+        return block and {**block, "timestamp": hex(BEGAN_S + self.later_s + number)}
+
+    def begin_anew(self, head: int) -> None:
+        self.later_s += self.head
+        self.logs.clear()
+        self.fork_at, self.fork, self.head = 0, "anew", head
 
     def answer(self, method: str, params: list[Any], lag: int = 0) -> Any:
         if method == "eth_getBlockByNumber" and params[0] == "latest":
@@ -90,7 +102,7 @@ class EventWorld:
 
     @property
     def now_ms(self) -> int:
-        return 1_000 * (BEGAN_S + self.chain.head)
+        return 1_000 * (BEGAN_S + self.chain.later_s + self.chain.head)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -125,12 +137,15 @@ class EventWorld:
         events.planner.telling = self.heard
         return events
 
-    def sign(self, number: int, *, signer: int, at: int, topics: Any = (), delta_ms: int = 3_600_000) -> Signature:
-        """A trigger that waits for logs of the contract with the number `at` from now on."""
+    def sign(
+        self, number: int, *, signer: int, at: int, topics: Any = (), delta_ms: int = 3_600_000,
+        created_ms: int | None = None,
+    ) -> Signature:  # fmt: skip
+        """A trigger that waits for logs of the contract with the number `at`, from now on or since it was created."""
         sig = sig_of(number)
         config = {"chainId": CHAIN_ID, "contract": contract(at).lower(), "topics": [list(each) for each in topics]}
         trigger: Any = SimpleNamespace(config=config, signer=contract(10_000 + signer))
-        plan = Plan(sig=sig, kind=EVENT, created_ms=self.now_ms - 500, end_ms=0, delta_ms=delta_ms)
+        plan = Plan(sig=sig, kind=EVENT, created_ms=created_ms or self.now_ms - 500, end_ms=0, delta_ms=delta_ms)
         self.tracked[sig] = Tracked(trigger, plan)
         self.journal.see([Ownership(sig, trigger.signer, b"f")], self.now_ms)
         self.events.see(sig)

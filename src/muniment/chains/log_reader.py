@@ -30,6 +30,8 @@ _EXCESS_MAX: Final = 2_000
 # A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher. One that does not
 # answer for them has failed.
 _FEW_BLOCKS: Final = 10
+# Where the chain ends before the place to read from: blocks that are read of it, as many as after a restart.
+_BEGUN_ANEW_BLOCKS: Final = 200
 # Hashes that reveal a fork. No chain of the catalogue has taken back 200 blocks.
 _BLOCKS_KEPT: Final = 1_000
 # Nodes differ by some blocks, and a URL may lead to one that lags: that is no failure for so long.
@@ -136,11 +138,10 @@ class LogReader:
         self._heads = heads or Heads(nodes=self.nodes, now_ms=self.now_ms)
 
     def go_back_to(self, block: int) -> None:
-        """Read again from `block` on, if that was read already."""
+        """Read again from `block` on, if that was read already. What was read reveals a fork as before."""
         self._again, self._settled = [*self._again, *self._settled], []
         if self.next_block is not None and block < self.next_block:
             self.next_block = block
-            self._kept = [each for each in self._kept if each.number < block]
 
     async def step(self, filters: Sequence[LogFilter]) -> LogStep:
         """Read the next range, or find where a fork began. Nothing moves on if it raises.
@@ -157,6 +158,8 @@ class LogReader:
         if limit is None:
             return await self._end(LogStep((), self.next_block or 0, at_head=True), filters)
         first = self.next_block = max(0, limit + 1) if self.next_block is None else self.next_block
+        if not self._kept and first > head + 1:  # another chain than before, such as one that was begun anew
+            first = self.next_block = max(0, limit + 1 - _BEGUN_ANEW_BLOCKS)
         if first <= limit and filters:
             ready = [node for node in here if looks[node].number >= head]
             return await self._end(await self._read(ready, filters, first, limit), filters)
@@ -272,11 +275,12 @@ class LogReader:
                 self._fail(node, error)
                 raise
             firsts.append(self._kept_from if common is None else common + 1)
-        self.next_block = min(firsts)
-        self._kept = [each for each in self._kept if each.number < self.next_block]
+        first = min(firsts)
+        self.next_block = first if self.next_block is None else min(first, self.next_block)
+        self._kept = [each for each in self._kept if each.number < first]
         self._lacking.clear()
         self._heads_seen.clear()
-        return LogStep((), self.next_block, gone_back_to=self.next_block)
+        return LogStep((), self.next_block, gone_back_to=first)
 
     async def _kept_below(self, below: int | None) -> list[Block]:
         kept = [each for each in self._kept if below is None or each.number < below]
@@ -414,10 +418,9 @@ class LogReader:
 
     def _keep(self, first: int, last: Block, seen: Sequence[SeenLog]) -> None:
         """Keep the hash of the last block of a range, and those of the blocks with logs."""
-        if not self._kept:
-            self._kept_from = first
+        self._kept_from = min(first, self._kept_from) if self._kept else first
         hashes = {log.block_number: log.block_hash.raw for log in seen} | {last.number: last.hash}
-        kept = [*self._kept, *(Block(*each) for each in sorted(hashes.items()))]
+        kept = [Block(*each) for each in sorted(({each.number: each.hash for each in self._kept} | hashes).items())]
         if len(kept) > _BLOCKS_KEPT:
             self._kept_from = kept[-_BLOCKS_KEPT - 1].number + 1
         self._kept = kept[-_BLOCKS_KEPT:]

@@ -65,7 +65,13 @@ class Forks:
         A publication asks for certain: no intent comes of a run that did not have to be made.
         """
         event = event_of(due.payload)
-        return self._was_read(event) or await self.is_canonical(event, due.timestamp_ms)
+        is_read = self._was_read(event) and not self._has_other(due)
+        return is_read or await self.is_canonical(event, due.timestamp_ms)
+
+    def _has_other(self, due: Due) -> bool:
+        """Whether the event was in another block too: a run for one that is gone would discard the other's intents."""
+        own = self.journal.entry(due.sig, due.kind, due.payload)
+        return own is not None and len(self.journal.runs_of_event(due.sig, own.event)) > 1
 
     def _was_read(self, event: EventPayload) -> bool:
         return event.block_hash.raw in self._read.get(event.chain_id, {})
@@ -146,7 +152,8 @@ class Forks:
             event = event_of(entry.payload)
             try:
                 # A reader that was wrong sees the reorganisation, and all are looked at again.
-                is_gone = not (self._was_read(event) or await self._is_kept(event, entry.timestamp_ms))
+                is_read = self._was_read(event) and entry.result != ORPHANED
+                is_gone = not (is_read or await self._is_kept(event, entry.timestamp_ms))
             except Incomplete as error:  # of a log on which nodes differed, they may differ for ever
                 if entry.result != "missed" or error.code != "nodes-differ":
                     failure = error

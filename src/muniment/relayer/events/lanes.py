@@ -92,6 +92,8 @@ class Lanes:
     # The second cursor.
     late: Lane = field(init=False)
     is_begun: bool = field(default=False, init=False)
+    # Runs of blocks so near to the last one may still be orphaned.
+    _read_until: int = field(default=0, init=False)
     own: dict[Shape, Lane] = field(default_factory=dict["Shape", Lane], init=False)
     # Shapes that are not read, and since when, in milliseconds since 1970.
     too_busy: dict[Shape, int] = field(default_factory=dict["Shape", int], init=False)
@@ -107,12 +109,22 @@ class Lanes:
         """Whether the journal has a place: a relayer read this chain before."""
         return self.quiet.events.reader.next_block is not None
 
-    def begin(self, oldest: int) -> None:
-        """Read again what may have been taken back meanwhile, from a block on at the most."""
+    def is_read(self) -> bool:
+        """Whether a trigger waits, or the last one ended so few blocks ago that its runs may be orphaned."""
+        next_block = self.quiet.events.reader.next_block or 0
+        if self.interests.waiting:
+            self._read_until = next_block + REORGANISED_MAX
+        elif next_block >= self._read_until:
+            self.is_begun = False
+        return bool(self.interests.waiting) or self.is_begun
+
+    def begin(self, oldest: int, now_ms: int) -> None:
+        """Read again what may have been taken back while nothing was read, from a block on at the most."""
         for lane in (self.quiet, *self.others):
+            lane.at_head_ms = None
             if (block := lane.events.reader.next_block) is not None:
                 lane.events.reader.next_block = max(block - REORGANISED_MAX, oldest)
-        self.is_begun = True
+        self.is_begun, self.began_ms = True, now_ms
 
     def add(self, sig: Signature, waiting: Waiting) -> None:
         """A trigger waits from now on; a shape that had a lane of its own before a restart has it again."""

@@ -47,6 +47,8 @@ _LATE_BLOCKS: Final = 128
 _LATE_SECONDS: Final = 120.0
 # That it reads so rarely costs no event, and calls of nodes are counted.
 _LATE_EACH_MS: Final = 30_000
+# How long after a start published runs are not looked at before their blocks are read again.
+_START_MS: Final = 300_000
 # How long a step waits for lanes that read on.
 _OTHERS_S: Final = 4.0
 
@@ -111,9 +113,10 @@ class EventRuns:
         Raises `Incomplete`, and the errors of the client.
         """
         lanes = self._lanes_of(chain_id)
-        if not lanes.interests.waiting:
+        if not lanes.is_read():
             return True
-        await self._begin(lanes, now_ms)
+        if lanes.interests.waiting:
+            await self._begin(lanes, now_ms)
         await self._step(lanes, lanes.quiet, now_ms)
         return lanes.quiet.at_head
 
@@ -124,13 +127,14 @@ class EventRuns:
         those that are slow hold up no other. Raises `Incomplete`, and the errors of the client, when none reads on.
         """
         lanes = self._lanes_of(chain_id)
-        if not lanes.interests.waiting or not lanes.is_begun:
+        if not lanes.is_begun:
             return True
         lanes.forget_gone(now_ms)
         self._now_ms = now_ms
         tasks: dict[asyncio.Task[None], Lane] = {}
         for lane in lanes.others:
-            is_early = lane is lanes.late and 0 <= self.own_ms() - (lane.at_head_ms or 0) < _LATE_EACH_MS
+            since_ms = self.own_ms() - (lane.at_head_ms or 0)
+            is_early = lane is lanes.late and lane.at_head and 0 <= since_ms < _LATE_EACH_MS
             if lane.task is None or (lane.task.done() and not is_early):
                 lane.task = asyncio.create_task(self._read_on(lanes, lane))
             tasks[lane.task] = lane
@@ -162,7 +166,8 @@ class EventRuns:
         chain_id, quiet = lanes.chain_id, lanes.quiet
         block = self._forked.get(chain_id)
         # At the start the quiet lane reads those blocks again: then few are left to ask for.
-        if block is None or ((quiet.events.reader.next_block or 0) < block and quiet.at_head_ms is None):
+        is_start = 0 <= self.own_ms() - lanes.began_ms < _START_MS
+        if block is None or (is_start and not quiet.at_head and (quiet.events.reader.next_block or 0) < block):
             return
         del self._forked[chain_id]  # another reorganisation may come meanwhile
         try:
@@ -198,6 +203,7 @@ class EventRuns:
             count = await self.planner.plan(self._found(lanes, shapes, step.logs), now_ms, is_new=lane is lanes.late)
             await self._sort(lanes, lane, step, now_ms)
         except Exception:  # such as a full disk
+            lane.at_head = False
             reader.go_back_to(step.next_block if before is None else before)
             raise
         given_up = self._found(lanes, shapes, step.given_up)
@@ -264,7 +270,8 @@ class EventRuns:
         """Go back for triggers that were not read for. Raises `Incomplete`."""
         if not lanes.is_begun:
             since_ms = now_ms - self.settings.event_window_max_ms
-            lanes.begin(await self._block_at(lanes.chain_id, since_ms) if lanes.has_places else 0)
+            oldest = await self._block_at(lanes.chain_id, since_ms) if lanes.has_places else 0
+            lanes.begin(oldest, self.own_ms())
         seen = [*lanes.new]
         new = {
             sig: tracked
