@@ -15,7 +15,7 @@ from muniment.chains.agreeing import answers_in_turn
 from muniment.chains.disputes import Dispute, Disputes
 from muniment.chains.logs import BLOCK_BYTES_MAX, ChainLog, block_in, last_common, number_of, tell_of_odd
 from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node, Span
-from muniment.chains.range_views import LOGS_MAX, RangeView, Refusal, range_view
+from muniment.chains.range_views import LOGS_MAX, RangeView, Refusal, Times, range_view
 from muniment.chains.rpc import Call
 from muniment.outgoing import ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.address import Address
@@ -32,6 +32,8 @@ _EXCESS_MAX: Final = 2_000
 _FEW_BLOCKS: Final = 10
 # Where the chain ends before the place to read from: blocks that are read of it, as many as after a restart.
 _BEGUN_ANEW_BLOCKS: Final = 200
+# The head of such a chain is newer than this.
+_NEW_S: Final = 600.0
 # Hashes that reveal a fork. No chain of the catalogue has taken back 200 blocks.
 _BLOCKS_KEPT: Final = 1_000
 # Nodes differ by some blocks, and a URL may lead to one that lags: that is no failure for so long.
@@ -116,6 +118,8 @@ class LogReader:
     # The first block after what is forgotten of `_kept`.
     _kept_from: int = field(default=0, init=False)
     _spans: dict[Node, Span] = field(default_factory=dict["Node", Span], init=False)
+    # By node, what a range that it did not answer whole has taught.
+    _learned: dict[Node, dict[bytes, Times]] = field(default_factory=dict["Node", "dict[bytes, Times]"], init=False)
     # Since when nodes lack the newest block that was read.
     _lacking: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
     _waits_since_s: float | None = field(default=None, init=False)
@@ -125,6 +129,8 @@ class LogReader:
     _slow: set[Node] = field(default_factory=set["Node"], init=False)
     # Whether a range was read since the last step: one slow answer counts once.
     _has_read: bool = field(default=False, init=False)
+    # Since when the place is above the heads of all nodes, where nothing is kept.
+    _above_since_s: float | None = field(default=None, init=False)
     # Blocks below the head that are left for later, because nodes lacked the end of a range.
     _held_back: int = field(default=0, init=False)
     _heads_seen: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]], init=False)
@@ -158,7 +164,7 @@ class LogReader:
         if limit is None:
             return await self._end(LogStep((), self.next_block or 0, at_head=True), filters)
         first = self.next_block = max(0, limit + 1) if self.next_block is None else self.next_block
-        if not self._kept and first > head + 1:  # another chain than before, such as one that was begun anew
+        if await self._is_begun_anew(looks, head):
             first = self.next_block = max(0, limit + 1 - _BEGUN_ANEW_BLOCKS)
         if first <= limit and filters:
             ready = [node for node in here if looks[node].number >= head]
@@ -166,6 +172,23 @@ class LogReader:
         self.next_block = max(first, limit + 1)
         self._waits_since_s = None
         return await self._end(LogStep((), self.next_block, at_head=True), filters)
+
+    async def _is_begun_anew(self, looks: dict[Node, Look], head: int) -> bool:
+        """Whether this is another chain than before: for minutes no node reaches the place, though the head is new.
+
+        A node that still syncs has old blocks. Raises `Unreachable`.
+        """
+        now_s, first = self.nodes.now_s(), self.next_block or 0
+        if self._kept or first <= max(look.number for look in looks.values()) + 1:
+            self._above_since_s = None
+            return False
+        if self._above_since_s is None:
+            self._above_since_s = now_s
+        if now_s - self._above_since_s < self.nodes.limits.behind_seconds:
+            return False
+        nodes = [node for node, look in looks.items() if look.number >= head][: self._needed]
+        times = [(await self.nodes.look(node, head)).time_s for node in nodes]
+        return all(each is not None and self.now_ms() / 1_000 - each < _NEW_S for each in times)
 
     @property
     def _needed(self) -> int:
@@ -332,8 +355,11 @@ class LogReader:
             self._succeed(node, view, blocks)
         seen, given_up = await self._agreed(views)
         self._keep(first, Block(last, views[0][1].last), seen)
-        self.next_block = last + 1
-        return LogStep(tuple(seen), last + 1, at_head=last == limit, disputed_out=tuple(given_up))
+        is_next = self.next_block == first  # else it was made to go back meanwhile
+        if is_next:
+            self.next_block = last + 1
+        at_head = is_next and last == limit
+        return LogStep(tuple(seen), self.next_block or 0, at_head=at_head, disputed_out=tuple(given_up))
 
     def _span(self, node: Node) -> Span:
         return self._spans.setdefault(node, Span())
@@ -382,7 +408,10 @@ class LogReader:
         blocks = last - first + 1
         try:
             bytes_max = BLOCK_BYTES_MAX if self._span(node).blocks == 1 else ANSWER_BYTES_MAX
-            view = await range_view(self.nodes, node, parts, first, last, bytes_max=bytes_max)
+            view = await range_view(
+                self.nodes, node, parts, first, last, bytes_max=bytes_max,
+                newest=self._kept[-1] if self._kept else None, learned=self._learned.setdefault(node, {}),
+            )  # fmt: skip
         except Unreachable as error:
             self._fail(node, error)
             return error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import structlog
 
-from muniment.chains.nodes import BEHIND, BLOCK_MAX, Block
+from muniment.chains.nodes import BEHIND, BLOCK_MAX, Block, is_missing
 from muniment.chains.rpc import Call, Failed
 from muniment.outgoing import ANSWER_BYTES_MAX, Unreachable
 from muniment.protocol.evm.hex import data_of, quantity_of
@@ -141,7 +141,7 @@ def number_of(result: object) -> int | None:
 
 def block_in(answer: object) -> BlockFacts | None:
     """The block in an answer of a node; None where the node lacks it. Raises `Unreachable` for what is no block."""
-    if answer is None or isinstance(answer, Failed):  # some nodes answer -32000 "header not found"
+    if is_missing(answer):
         return None
     block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
     number, time_s = number_of(block.get("number")), number_of(block.get("timestamp"))
@@ -235,15 +235,21 @@ class LogsAnswer(NamedTuple):
 
 
 async def ask_logs(
-    nodes: Nodes, node: Node, wanted: LogFilter, first: int, last: int, bytes_max: int = ANSWER_BYTES_MAX
-) -> LogsAnswer:
+    nodes: Nodes, node: Node, wanted: LogFilter, first: int, last: int, bytes_max: int = ANSWER_BYTES_MAX,
+    newest: Block | None = None,
+) -> LogsAnswer:  # fmt: skip
     """Ask for the logs of the blocks from `first` to `last`, between two questions for the last block.
 
-    All three are one request, so that one of several nodes behind a URL answers all. Raises `Unreachable`.
+    All are one request, so that one of several nodes behind a URL answers all. A node that does not have the block
+    `newest`, if one is given, has no last block of this chain. Raises `Unreachable`.
     """
     mark = Call("eth_getBlockByNumber", (hex(last), False))
     calls = [mark, Call("eth_getLogs", (wanted.params(first, last),)), mark]
-    before, answer, after = await nodes.ask(node, calls, bytes_max=bytes_max, patience_s=nodes.patience_s)
+    if newest is not None:
+        calls.append(Call("eth_getBlockByNumber", (hex(newest.number), False)))
+    before, answer, after, *others = await nodes.ask(node, calls, bytes_max=bytes_max, patience_s=nodes.patience_s)
+    if newest is not None and ((other := block_in(others[0])) is None or other.hash != newest.hash):
+        return LogsAnswer(None, [], None)
     marks = [block_in(each) for each in (before, after)]
     if any(mark is not None and mark.number != last for mark in marks):
         raise Unreachable("garbage", "another block")

@@ -320,11 +320,18 @@ class Block:
     hash: bytes
 
 
+def is_missing(answer: object) -> bool:
+    """Whether the node lacks the block that it was asked for. Raises `Unreachable` for another error."""
+    if answer is None or (isinstance(answer, Failed) and answer.fault == "node" and lacks_block(answer.message)):
+        return True
+    check_given(answer)
+    return False
+
+
 def block_hash_in(answer: object, number: int) -> bytes | None:
     """The hash in an answer to `eth_getBlockByNumber`; None when the node lacks the block. Raises `Unreachable`."""
-    if answer is None or (isinstance(answer, Failed) and answer.fault == "node" and lacks_block(answer.message)):
+    if is_missing(answer):
         return None
-    check_given(answer)
     block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
     found = data_of(block.get("hash"))
     if found is None or len(found) != _HASH_BYTES or quantity_of(block.get("number")) != number:

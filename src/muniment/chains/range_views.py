@@ -14,7 +14,7 @@ from muniment.outgoing import Unreachable
 
 if TYPE_CHECKING:
     from muniment.chains.logs import LogFilter, LogsAnswer
-    from muniment.chains.nodes import Node, Nodes
+    from muniment.chains.nodes import Block, Node, Nodes
 
 # Logs of one step; a range with more is read in parts.
 LOGS_MAX: Final = 500
@@ -22,6 +22,9 @@ LOGS_MAX: Final = 500
 _AT_ONCE: Final = 16
 # Blocks in one request: each is asked by hash and by number, and the last block of the range once more.
 _BLOCKS_AT_ONCE: Final = (CALLS_MAX - 1) // 2
+
+# The times of blocks, in Unix seconds, by number and hash.
+Times = dict[tuple[int, bytes], int]
 
 
 class RangeView(NamedTuple):
@@ -50,16 +53,22 @@ class Refusal(NamedTuple):
 
 
 async def range_view(
-    nodes: Nodes, node: Node, filters: Sequence[LogFilter], first: int, last: int, *, bytes_max: int
-) -> RangeView | Refusal | None:
+    nodes: Nodes, node: Node, filters: Sequence[LogFilter], first: int, last: int, *, bytes_max: int,
+    newest: Block | None, learned: dict[bytes, Times],
+) -> RangeView | Refusal | None:  # fmt: skip
     """What the node has of the blocks from `first` to `last`; None: it lacks some now, or its chain changed meanwhile.
 
-    Logs count only where the last block has one hash in all answers, of at most `bytes_max`. Raises `Unreachable`.
+    Logs count only where the last block has one hash in all answers, of at most `bytes_max`, and where the first answer
+    has the `newest` block that was read, if any. `learned` has what an earlier try learned of the same last block: a
+    node that fails now and then would never answer for a long range otherwise. Raises `Unreachable`.
     """
     answers: list[LogsAnswer | Unreachable] = []
     for at in range(0, len(filters), _AT_ONCE):
         answers += await asyncio.gather(
-            *(_answer(ask_logs(nodes, node, each, first, last, bytes_max)) for each in filters[at : at + _AT_ONCE])
+            *(
+                _answer(ask_logs(nodes, node, each, first, last, bytes_max, None if place else newest))
+                for place, each in enumerate(filters[at : at + _AT_ONCE], at)
+            )
         )
     if refusal := _refusal(filters, answers):
         return refusal
@@ -74,11 +83,14 @@ async def range_view(
     if mark is None or others:
         return None
     is_too_much = len(logs) > LOGS_MAX and last > first
-    newest = max((log.block_number for log in logs), default=last)
-    asked = [log for log in logs if log.block_number == newest] if is_too_much else list(logs)
-    times = await _times(nodes, node, asked, last, mark)
-    if times is None:
+    highest = max((log.block_number for log in logs), default=last)
+    asked = [log for log in logs if log.block_number == highest] if is_too_much else list(logs)
+    if mark not in learned:
+        learned.clear()
+    times = learned.setdefault(mark, {})
+    if not await _learn_times(nodes, node, asked, last, mark, times):
         return None
+    learned.clear()
     if is_too_much:
         return RangeView(mark, {log: times.get(log[:2], 0) for log in logs}, odd)
     canonical = {log: times[log[:2]] for log in logs if log[:2] in times}
@@ -109,20 +121,21 @@ def _refusal(filters: Sequence[LogFilter], answers: Sequence[LogsAnswer | Unreac
     return Refusal(tuple(large), reason, is_error) if large else None
 
 
-async def _times(
-    nodes: Nodes, node: Node, logs: Sequence[ChainLog], last: int, mark: bytes
-) -> dict[tuple[int, bytes], int] | None:
-    """The times of the blocks with logs that the node has at their numbers, by number and hash.
+async def _learn_times(
+    nodes: Nodes, node: Node, logs: Sequence[ChainLog], last: int, mark: bytes, times: Times
+) -> bool:
+    """Learn the times of the blocks with logs that the node has at their numbers.
 
-    None: it lacks one of them, or its chain has changed. Raises `Unreachable` where it contradicts itself.
+    False: it lacks one of them, or its chain has changed. Raises `Unreachable` where it contradicts itself.
     """
     hashes: dict[int, Counter[bytes]] = {}
     for log in logs:
         hashes.setdefault(log.block_number, Counter())[log.block_hash] += 1
-    times: dict[tuple[int, bytes], int] = {}
-    numbers = sorted(hashes)
-    for at in range(0, len(numbers), _BLOCKS_AT_ONCE):
-        piece = numbers[at : at + _BLOCKS_AT_ONCE]
+    numbers = sorted(hashes.keys() - {number for number, _ in times})
+    # As many as fit in one request of this node: what it answered before it failed was learned.
+    at_once = max(1, min(CALLS_MAX, node.endpoint.calls_max) - 1) // 2 or 1
+    for at in range(0, len(numbers), at_once):
+        piece = numbers[at : at + at_once]
         names = [hashes[number].most_common(1)[0][0] for number in piece]
         calls = [
             *(Call("eth_getBlockByHash", ("0x" + name.hex(), False)) for name in names),
@@ -130,12 +143,12 @@ async def _times(
         ]
         *answers, newest = map(block_in, await nodes.ask(node, calls, patience_s=nodes.patience_s))
         if newest is None or newest.hash != mark:
-            return None
+            return False
         halves = zip(piece, names, answers[: len(piece)], answers[len(piece) :], strict=True)
         for number, name, by_hash, by_number in halves:
             if by_number is None or (by_hash is None and by_number.hash == name):
-                return None
+                return False
             if by_number.number != number or (by_number.hash == name and by_hash != by_number):
                 raise Unreachable("garbage", "a block that is another one by its number")
             times[number, by_number.hash] = by_number.time_s
-    return times
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -13,12 +14,16 @@ from muniment.chains import agreeing
 from muniment.chains.log_reader import SeenLog
 from muniment.chains.logs import VALUES_MAX, LogFilter
 from muniment.chains.range_views import LOGS_MAX
+from muniment.chains.rpc import CALLS_MAX
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32
 from rpc_proxy import Reply
 
 __all__ = ["world"]
+
+# In one request.
+BLOCKS_AT_ONCE = (CALLS_MAX - 1) // 2
 
 
 def odd(**members: object) -> Json:
@@ -375,3 +380,20 @@ async def test_a_node_that_lags_before_and_after_a_rest_did_not_lag_all_the_time
     world.now_s += 1
     await lag_once()
     assert not read.disputes.failures
+
+
+async def test_a_node_that_fails_now_and_then_answers_for_a_long_range_in_the_end(world: ReadingWorld) -> None:
+    requests = count()
+
+    def fails(method: str, _params: object, result: object) -> object:
+        # Each second request for blocks.
+        is_failing = method == "eth_getBlockByHash" and next(requests) // BLOCKS_AT_ONCE % 2
+        return {"error": {"code": -32603, "message": "internal error"}} if is_failing else result
+
+    read = world.reader(world.node(fails))
+    numbers = [int(world.chain.add()["blockNumber"], 16) for _ in range(5 * BLOCKS_AT_ONCE)]
+    for _ in range(5):
+        with suppress(Unreachable):
+            await read.step()
+        world.now_s += 600
+    assert [log.block_number for log in read.logs] == numbers

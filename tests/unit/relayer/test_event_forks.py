@@ -1,17 +1,19 @@
-"""Reorganisations, chains that are begun anew, and chains on which nobody waits: no event and no orphan is lost."""
+"""Reorganisations, chains that are begun anew, and triggers that end and return: no event and no orphan is lost."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from event_world import EventWorld, contract, events
+from event_world import EventWorld, contract, events, sig_of
 from made_up_chain import CHAIN_ID
+from muniment.chains import log_reader
+from muniment.chains.range_views import range_view
 from muniment.relayer.events import runs
 from muniment.relayer.events.forks import event_of
 from muniment.relayer.journal.entries import Entry, State
@@ -94,6 +96,24 @@ async def run_in_other_block(events: EventWorld, registry: Registry) -> tuple[En
     assert not await events.events.forks.was_submitted(other.due)
     assert not registry.discarded
     return gone, publish(events, other)
+
+
+@contextmanager
+def at_next_range(monkeypatch: pytest.MonkeyPatch, before: Callable[[], Awaitable[None]]) -> Generator[None]:
+    """Do something between the look of a step and its range."""
+
+    async def view(*given: Any, **more: Any) -> Any:
+        patch.undo()
+        await before()
+        return await range_view(*given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_reader, "range_view", view)
+        yield
+
+
+def blocks_asked(events: EventWorld) -> int:
+    return sum(int(each["toBlock"], 16) - int(each["fromBlock"], 16) + 1 for each in events.asked())
 
 
 @pytest.fixture
@@ -211,8 +231,7 @@ async def test_blocks_of_the_time_in_which_nobody_waited_are_not_read(events: Ev
     await events.step()
     assert events.events.places()[0].seconds_behind["quiet"] == 0
     await events.to_head()
-    blocks = sum(int(each["toBlock"], 16) - int(each["fromBlock"], 16) + 1 for each in events.asked())
-    assert blocks < 2 * HOUR_MS / 1_000
+    assert blocks_asked(events) < 2 * HOUR_MS / 1_000
     assert len(planned(events, HONEST)) == 1
 
 
@@ -295,3 +314,139 @@ async def test_a_failure_of_the_second_cursor_is_told_once(
         except OSError:
             raised += 1
     assert (raised, tries) == (1, 2)
+
+
+async def test_a_block_that_is_replaced_between_the_look_of_a_step_and_its_range_is_seen(
+    events: EventWorld, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events.sign(1, signer=1, at=HONEST)
+    await read(events)
+    events.log(HONEST)
+    await read(events)
+    (entry,) = planned(events, HONEST)
+    gone = publish(events, entry)
+    events.chain.head += 1
+
+    async def replace() -> None:
+        events.chain.head -= 1
+        replace_block(events, HONEST)
+        events.chain.head += 1
+
+    with at_next_range(monkeypatch, replace):
+        await events.to_head()
+    for _ in range(5):
+        events.chain.head += 1
+        events.now_s += 1
+        await read(events)
+    assert registry.orphaned == [gone]
+    assert len(planned(events, HONEST)) == 1
+
+
+async def test_a_node_that_begins_to_synchronize_makes_no_lane_read_the_chain_from_its_start(
+    events: EventWorld, registry: Registry
+) -> None:
+    events.chain.head = 1_000_000
+    second = events.add_node(lambda _method, _params, result: result)
+    restart(events, registry)
+    events.sign(1, signer=1, at=HONEST)
+    for _ in range(6):
+        events.chain.head += 60
+        events.now_s += 60
+        await read(events)
+    restart(events, registry)
+    await read(events)
+    second.lag = lambda: events.chain.head
+    for _ in range(13):
+        events.chain.head += 40
+        events.now_s += 40
+        for step in (events.events.step, events.events.step_others):
+            with suppress(runs.Incomplete):
+                await step(CHAIN_ID, events.now_ms)
+    second.lag = lambda: 0
+    for _ in range(10):
+        events.chain.head += 30
+        events.now_s += 30
+        with suppress(runs.Incomplete):
+            await read(events)
+    assert blocks_asked(events) < 5_000
+
+
+async def test_a_head_that_goes_back_and_forth_makes_no_new_lane_read_old_blocks(
+    events: EventWorld, registry: Registry
+) -> None:
+    assert not registry.orphaned
+    events.chain.head = 5_000
+    events.sign(1, signer=1, at=BUSY)
+    await events.to_head()
+    events.log(BUSY, 250)
+    await events.to_head()
+    assert events.lanes()
+    events.asked()
+    events.node.lag = lambda: 3
+    await events.others()
+    events.node.lag = lambda: 0
+    for _ in range(4):
+        events.chain.head += 1
+        await read(events)
+    assert blocks_asked(events) < 10
+
+
+async def test_a_lane_that_is_made_to_go_back_while_it_reads_does_go_back(
+    events: EventWorld, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not registry.orphaned
+    events.sign(1, signer=1, at=BUSY)
+    await events.to_head()
+    events.log(BUSY, 250)
+    await read(events)
+    created_ms = events.now_ms
+    for _ in range(3):  # so that the lane stays
+        events.log(BUSY, 202)
+        await events.others()
+    assert events.lanes()
+    events.log(BUSY, 202)
+
+    async def sign() -> None:
+        events.sign(2, signer=2, at=BUSY, created_ms=created_ms)
+        await events.step()
+
+    with at_next_range(monkeypatch, sign):
+        await events.events.step_others(CHAIN_ID, events.now_ms)
+    events.chain.head += 1
+    await read(events)
+    assert sum(entry.sig == sig_of(2) for entry in planned(events, BUSY)) == 4 * 202
+
+
+async def test_a_trigger_that_ends_and_returns_has_the_events_between(events: EventWorld, registry: Registry) -> None:
+    assert not registry.orphaned
+    sig = events.sign(1, signer=1, at=HONEST)
+    await read(events)
+    events.log(HONEST)
+    await read(events)
+    tracked = events.tracked[sig]
+    events.end(sig)
+    for _ in range(5):
+        events.log(HONEST)
+        await read(events)
+    events.tracked[sig] = tracked
+    events.events.see(sig)
+    events.asked()
+    events.log(HONEST)
+    await events.to_head()
+    assert len(planned(events, HONEST)) == 7
+    assert blocks_asked(events) < 10
+
+
+async def test_a_chain_whose_node_is_gone_fails_no_longer_than_an_hour_after_its_last_trigger_has_ended(
+    events: EventWorld, registry: Registry
+) -> None:
+    assert not registry.orphaned
+    sig = events.sign(1, signer=1, at=HONEST)
+    await read(events)
+    events.end(sig)
+    await read(events)
+    events.node.change = lambda _method, _params, _result: {"error": {"code": -32000, "message": "out of service"}}
+    with pytest.raises(runs.Incomplete):
+        await events.step()
+    events.chain.later_s += HOUR_MS // 1_000
+    assert await events.step()

@@ -31,6 +31,8 @@ _LANES_MAX: Final = 15
 _LANES_OF_SIGNER_MAX: Final = 3
 # A busy shape for which there was no lane is tried again after so long.
 _TRIED_AGAIN_MS: Final = 3_600_000
+# After the last trigger of a chain has ended, its nodes may be gone for ever.
+_READ_ON_MS: Final = 3_600_000
 
 _log = structlog.get_logger(__name__)
 
@@ -94,6 +96,7 @@ class Lanes:
     is_begun: bool = field(default=False, init=False)
     # Runs of blocks so near to the last one may still be orphaned.
     _read_until: int = field(default=0, init=False)
+    _waited_ms: int = field(default=0, init=False)
     own: dict[Shape, Lane] = field(default_factory=dict["Shape", Lane], init=False)
     # Shapes that are not read, and since when, in milliseconds since 1970.
     too_busy: dict[Shape, int] = field(default_factory=dict["Shape", int], init=False)
@@ -109,12 +112,12 @@ class Lanes:
         """Whether the journal has a place: a relayer read this chain before."""
         return self.quiet.events.reader.next_block is not None
 
-    def is_read(self) -> bool:
+    def is_read(self, now_ms: int) -> bool:
         """Whether a trigger waits, or the last one ended so few blocks ago that its runs may be orphaned."""
         next_block = self.quiet.events.reader.next_block or 0
         if self.interests.waiting:
-            self._read_until = next_block + REORGANISED_MAX
-        elif next_block >= self._read_until:
+            self._read_until, self._waited_ms = next_block + REORGANISED_MAX, now_ms
+        elif next_block >= self._read_until or not 0 <= now_ms - self._waited_ms < _READ_ON_MS:
             self.is_begun = False
         return bool(self.interests.waiting) or self.is_begun
 
@@ -140,6 +143,12 @@ class Lanes:
         """A trigger waits no more."""
         self.interests.remove(sig)
         self.new.discard(sig)
+
+    def next_block_of(self, sig: Signature) -> int | None:
+        """Up to which block logs for a trigger were read; None: none were."""
+        if sig in self.new or not self.has_places:
+            return None
+        return min(lane.events.reader.next_block or 0 for lane in self.lanes_of(sig))
 
     def lanes_of(self, sig: Signature) -> list[Lane]:
         """The lanes in which logs for a trigger are read."""

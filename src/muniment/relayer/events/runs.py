@@ -49,6 +49,8 @@ _LATE_SECONDS: Final = 120.0
 _LATE_EACH_MS: Final = 30_000
 # How long after a start published runs are not looked at before their blocks are read again.
 _START_MS: Final = 300_000
+# Before the block of a fact, see `_begun`: events of a trigger were read up to there, when it ended.
+_UNTIL: Final = "until "
 # How long a step waits for lanes that read on.
 _OTHERS_S: Final = 4.0
 
@@ -105,7 +107,10 @@ class EventRuns:
 
     def _remove(self, sig: Signature) -> None:
         for lanes in self._lanes.values():
-            lanes.remove(sig)
+            if sig in lanes.interests.waiting:
+                if (block := lanes.next_block_of(sig)) is not None:
+                    self.journal.keep_fact(_begun(sig), f"{_UNTIL}{block}")
+                lanes.remove(sig)
 
     async def step(self, chain_id: int, now_ms: int) -> bool:
         """Read a range of a chain, for all triggers but those of busy contracts; whether the head is reached.
@@ -113,7 +118,7 @@ class EventRuns:
         Raises `Incomplete`, and the errors of the client.
         """
         lanes = self._lanes_of(chain_id)
-        if not lanes.is_read():
+        if not lanes.is_read(self.own_ms()):
             return True
         if lanes.interests.waiting:
             await self._begin(lanes, now_ms)
@@ -208,10 +213,12 @@ class EventRuns:
             raise
         given_up = self._found(lanes, shapes, step.given_up)
         await self.planner.tell(given_up, "nodes-differ", "nodes did not agree that the event happened", now_ms)
+        # A new trigger may have made it go back meanwhile.
+        next_block = min(step.next_block, reader.next_block or 0)
         if lane is lanes.late:
             self.figures.add("late_events_total", count=count)
-            self.journal.forget_events(lanes.chain_id, step.next_block)
-        lanes.keep_place(lane, step.next_block)
+            self.journal.forget_events(lanes.chain_id, next_block)
+        lanes.keep_place(lane, next_block)
 
     async def _sort(self, lanes: Lanes, lane: Lane, step: EventsStep, now_ms: int) -> None:
         """Move shapes between lanes, by what they brought."""
@@ -223,7 +230,7 @@ class EventRuns:
             await self.planner.tell(of_refused, "too-busy", text, now_ms)
         elif lane is not lanes.late and lane.at_head and not step.crowded:
             for shape in lanes.shapes(lane):
-                lanes.calm(shape, step.next_block)
+                lanes.calm(shape, lane.events.reader.next_block or 0)
 
     def _found(self, lanes: Lanes, shapes: Collection[Shape], logs: Iterable[SeenLog]) -> Iterator[Found]:
         """Each log as an event, with the triggers that wait for it and have not ended meanwhile."""
@@ -273,14 +280,16 @@ class EventRuns:
             oldest = await self._block_at(lanes.chain_id, since_ms) if lanes.has_places else 0
             lanes.begin(oldest, self.own_ms())
         seen = [*lanes.new]
-        new = {
-            sig: tracked
-            for sig in seen
-            if (tracked := self.following.tracked.get(sig)) is not None and self.journal.fact(_begun(sig)) is None
-        }
+        new: dict[Signature, Tracked] = {}
+        # The block up to which events of a trigger that returns were read; 0: none were.
+        until: dict[Signature, int] = {}
+        for sig in seen:
+            tracked, fact = self.following.tracked.get(sig), self.journal.fact(_begun(sig))
+            if tracked is not None and (fact is None or fact.startswith(_UNTIL)):
+                new[sig], until[sig] = tracked, 0 if fact is None else int(fact.removeprefix(_UNTIL))
         if new:
             first_ms = min(self._first_ms(tracked, now_ms) for tracked in new.values())
-            block = await self._block_at(lanes.chain_id, first_ms)
+            block = max(await self._block_at(lanes.chain_id, first_ms), min(until.values()))
             # First: a relayer that ends here reads from there after its restart.
             for lane in {lane.name: lane for sig in new for lane in lanes.lanes_of(sig)}.values():
                 lanes.go_back(lane, block)
