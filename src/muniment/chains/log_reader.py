@@ -118,7 +118,8 @@ class LogReader:
     # The first block after what is forgotten of `_kept`.
     _kept_from: int = field(default=0, init=False)
     _spans: dict[Node, Span] = field(default_factory=dict["Node", Span], init=False)
-    # By node, what a range that it did not answer whole has taught.
+    # The first and last block of the range that was tried last, and by node what it answered of it before it failed.
+    _tried: tuple[int, int] = field(default=(-1, -1), init=False)
     _learned: dict[Node, dict[bytes, Times]] = field(default_factory=dict["Node", "dict[bytes, Times]"], init=False)
     # Since when nodes lack the newest block that was read.
     _lacking: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
@@ -333,6 +334,10 @@ class LogReader:
     async def _read(self, ready: Sequence[Node], filters: Sequence[LogFilter], first: int, limit: int) -> LogStep:
         spans = sorted((self._span(node).blocks for node in ready), reverse=True)
         last = max(first, min(limit - self._held_back, first + spans[self._needed - 1] - 1))
+        # The same range as in the last try, or a shorter one: then what was learned of it counts.
+        if first == self._tried[0]:
+            last = min(last, self._tried[1])
+        self._tried = (first, last)
         blocks = last - first + 1
         in_turn = sorted(ready, key=lambda node: self._span(node).blocks < blocks)
         views, refusals = await self._views(in_turn, filters, first, last)

@@ -13,7 +13,7 @@ from muniment.chains.rpc import Call, Failed
 from muniment.outgoing import Unreachable
 
 if TYPE_CHECKING:
-    from muniment.chains.logs import LogFilter, LogsAnswer
+    from muniment.chains.logs import BlockFacts, LogFilter, LogsAnswer
     from muniment.chains.nodes import Block, Node, Nodes
 
 # Logs of one step; a range with more is read in parts.
@@ -141,14 +141,33 @@ async def _learn_times(
             *(Call("eth_getBlockByHash", ("0x" + name.hex(), False)) for name in names),
             *(Call("eth_getBlockByNumber", (hex(number), False)) for number in (*piece, last)),
         ]
-        *answers, newest = map(block_in, await nodes.ask(node, calls, patience_s=nodes.patience_s))
+        *answers, mark_again = await nodes.ask(node, calls, patience_s=nodes.patience_s)
+        newest = block_in(mark_again)
         if newest is None or newest.hash != mark:
             return False
         halves = zip(piece, names, answers[: len(piece)], answers[len(piece) :], strict=True)
+        failures: list[Unreachable] = []
         for number, name, by_hash, by_number in halves:
-            if by_number is None or (by_hash is None and by_number.hash == name):
+            try:
+                block = _block_at(number, name, block_in(by_hash), block_in(by_number))
+            except Unreachable as error:
+                failures.append(error)
+                continue
+            if block is None:
                 return False
-            if by_number.number != number or (by_number.hash == name and by_hash != by_number):
-                raise Unreachable("garbage", "a block that is another one by its number")
-            times[number, by_number.hash] = by_number.time_s
+            times[number, block.hash] = block.time_s
+        if failures:
+            raise failures[0]
     return True
+
+
+def _block_at(number: int, name: bytes, by_hash: BlockFacts | None, by_number: BlockFacts | None) -> BlockFacts | None:
+    """The block with a number, of which logs say that its hash is `name`; None: the node lacks it now.
+
+    Raises `Unreachable` where the node contradicts itself.
+    """
+    if by_number is None or (by_hash is None and by_number.hash == name):
+        return None
+    if by_number.number != number or (by_number.hash == name and by_hash != by_number):
+        raise Unreachable("garbage", "a block that is another one by its number")
+    return by_number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
@@ -382,18 +383,23 @@ async def test_a_node_that_lags_before_and_after_a_rest_did_not_lag_all_the_time
     assert not read.disputes.failures
 
 
-async def test_a_node_that_fails_now_and_then_answers_for_a_long_range_in_the_end(world: ReadingWorld) -> None:
-    requests = count()
+@pytest.mark.parametrize(
+    "is_failing", [lambda call: call // BLOCKS_AT_ONCE % 2, lambda call: call % 10 == 9], ids=["requests", "calls"]
+)
+async def test_a_node_that_fails_now_and_then_answers_for_a_long_range_in_the_end(
+    world: ReadingWorld, is_failing: Callable[[int], object]
+) -> None:
+    calls = count()
 
     def fails(method: str, _params: object, result: object) -> object:
-        # Each second request for blocks.
-        is_failing = method == "eth_getBlockByHash" and next(requests) // BLOCKS_AT_ONCE % 2
-        return {"error": {"code": -32603, "message": "internal error"}} if is_failing else result
+        is_error = method == "eth_getBlockByHash" and is_failing(next(calls))
+        return {"error": {"code": -32603, "message": "internal error"}} if is_error else result
 
     read = world.reader(world.node(fails))
     numbers = [int(world.chain.add()["blockNumber"], 16) for _ in range(5 * BLOCKS_AT_ONCE)]
-    for _ in range(5):
+    for _ in range(8):
         with suppress(Unreachable):
             await read.step()
         world.now_s += 600
+        world.chain.head += 1
     assert [log.block_number for log in read.logs] == numbers
