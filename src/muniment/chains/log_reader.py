@@ -118,7 +118,7 @@ class LogReader:
     # The first block after what is forgotten of `_kept`.
     _kept_from: int = field(default=0, init=False)
     _spans: dict[Node, Span] = field(default_factory=dict["Node", Span], init=False)
-    # The first and last block of the range that was tried last, and by node what it answered of it before it failed.
+    # The first and last block of the range that was tried last, and what each node answered of it while others failed.
     _tried: tuple[int, int] = field(default=(-1, -1), init=False)
     _learned: dict[Node, dict[bytes, Times]] = field(default_factory=dict["Node", "dict[bytes, Times]"], init=False)
     # Since when nodes lack the newest block that was read.
@@ -349,7 +349,7 @@ class LogReader:
             parts = {part for refusal in refusals for part in refusal.filters if is_few}
             refused = tuple(each for each in filters if not parts.isdisjoint(each.parts()))
             return LogStep((), first, at_head=blocks == 1, refused=refused)
-        self._waits_since_s, self._held_back = None, 0
+        self._waits_since_s, self._held_back, self._learned = None, 0, {}
         most = max((view for _, view in views), key=lambda view: len(view.logs))
         if len(most.logs) > LOGS_MAX and blocks > 1:
             for node, _ in views:

@@ -90,7 +90,6 @@ async def range_view(
     times = learned.setdefault(mark, {})
     if not await _learn_times(nodes, node, asked, last, mark, times):
         return None
-    learned.clear()
     if is_too_much:
         return RangeView(mark, {log: times.get(log[:2], 0) for log in logs}, odd)
     canonical = {log: times[log[:2]] for log in logs if log[:2] in times}

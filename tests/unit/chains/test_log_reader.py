@@ -403,3 +403,23 @@ async def test_a_node_that_fails_now_and_then_answers_for_a_long_range_in_the_en
         world.now_s += 600
         world.chain.head += 1
     assert [log.block_number for log in read.logs] == numbers
+
+
+async def test_a_node_is_not_asked_again_for_blocks_while_another_one_fails(world: ReadingWorld) -> None:
+    is_failing = True
+
+    def fails(method: str, _params: object, result: object) -> object:
+        is_error = method == "eth_getBlockByHash" and is_failing
+        return {"error": {"code": -32603, "message": "internal error"}} if is_error else result
+
+    nodes = [world.node(), world.node(fails)]
+    read = world.reader(*nodes)
+    numbers = [int(world.chain.add()["blockNumber"], 16) for _ in range(5)]
+    for _ in range(3):
+        with pytest.raises(Unreachable):
+            await read.step()
+        world.now_s += 600
+    is_failing = False
+    await read.step()
+    assert [log.block_number for log in read.logs] == numbers
+    assert nodes[0].asked("eth_getBlockByHash") == len(numbers)
