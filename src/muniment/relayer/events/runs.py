@@ -47,7 +47,7 @@ _LATE_BLOCKS: Final = 128
 _LATE_SECONDS: Final = 120.0
 # That it reads so rarely costs no event, and calls of nodes are counted.
 _LATE_EACH_MS: Final = 30_000
-# How long after a start published runs are not looked at before their blocks are read again.
+# So long after a start, published runs are looked at only once their blocks were read again.
 _START_MS: Final = 300_000
 # Before the block of a fact, see `_begun`: events of a trigger were read up to there, when it ended.
 _UNTIL: Final = "until "
