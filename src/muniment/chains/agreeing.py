@@ -21,6 +21,9 @@ A = TypeVar("A")
 SLOW_S: float = 1.0
 # The time of one question, of some requests.
 AGREED_S: float = 30.0
+# A rest as after one to three failures in a row. It is waited for where too few nodes are awake: a question that was
+# never asked has not failed.
+REST_S: float = 5.0
 
 # Failures that the question may have caused: a call that takes long or answers much. The node does not rest for them.
 REFUSED_CALL: Final = "refused-call"
@@ -65,10 +68,12 @@ async def agreed(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]]) -> T 
     """The answer that two nodes give, or the one of the only node of a chain.
 
     `ask` gives None where a node cannot know yet. None: too few nodes knew. The nodes are asked in the operator's
-    order, those that a quota holds up last, two at once, and further ones where these fail, differ or are slow. Raises
-    `DisagreementError`, and `Unreachable` when too few nodes answer within `AGREED_S`.
+    order, those that a quota holds up last, two at once, and further ones where these fail, differ or are slow; a short
+    rest of too many is waited for. Raises `DisagreementError`, and `Unreachable` when too few nodes answer within
+    `AGREED_S`.
     """
     needed = min(2, len(nodes.nodes))
+    await _wait_for_rests(nodes, needed)
     now_s = nodes.now_s()
     in_turn = sorted(nodes.nodes, key=lambda node: node.endpoint.waits(now_s, SLOW_S))
     awake = [node for node in in_turn if node.rests_until_s <= now_s]
@@ -96,6 +101,13 @@ async def agreed(nodes: Nodes, ask: Callable[[Node], Awaitable[T | None]]) -> T 
     if sum(votes.values()) + unknowing >= needed:
         return None
     raise failure
+
+
+async def _wait_for_rests(nodes: Nodes, needed: int) -> None:
+    """Wait until so many nodes are awake, at most `REST_S`; not at all where they rest longer."""
+    rest_s = sorted(node.rests_until_s for node in nodes.nodes)[needed - 1] - nodes.now_s()
+    if 0 < rest_s <= REST_S:
+        await asyncio.sleep(rest_s)
 
 
 async def _ask(nodes: Nodes, node: Node, ask: Callable[[Node], Awaitable[T | None]]) -> T | Unreachable | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -157,6 +159,38 @@ async def test_nodes_agree_without_the_one_that_is_slow(
     monkeypatch.setattr(agreeing, "AGREED_S", 0.0)
     with pytest.raises(Unreachable, match="no answer of 2 nodes"):
         await agreed(nodes, lambda _node: ends.wait())
+
+
+@pytest.mark.parametrize("rests_s", [(0.05,), (0.05, 0), (0.05, 0.1), (0, 0.05, 3_600), (3_600, 0.1, 0.05)])
+async def test_a_short_rest_of_too_many_nodes_is_waited_for(world: ReadingWorld, rests_s: Sequence[float]) -> None:
+    nodes = world.reader(*(world.node() for _ in rests_s)).reader.nodes
+    nodes.now_s = time.monotonic
+    for node, rest_s in zip(nodes.nodes, rests_s, strict=True):
+        node.rests_until_s = time.monotonic() + rest_s
+
+    async def ask(_node: Node) -> int:
+        return 7
+
+    assert await agreed(nodes, ask) == 7
+
+
+@pytest.mark.parametrize("rests_s", [(3_600,), (0.05, 3_600), (3_600, 0.05, 3_600)])
+async def test_a_long_rest_of_too_many_nodes_is_not_waited_for(
+    world: ReadingWorld, monkeypatch: pytest.MonkeyPatch, rests_s: Sequence[float]
+) -> None:
+    nodes = world.reader(*(world.node() for _ in rests_s)).reader.nodes
+    for node, rest_s in zip(nodes.nodes, rests_s, strict=True):
+        node.rests_until_s = nodes.now_s() + rest_s
+
+    async def sleep(_seconds: float) -> None:
+        pytest.fail("waited")
+
+    async def ask(_node: Node) -> int:
+        pytest.fail("asked")
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Unreachable, match="too few nodes"):
+        await agreed(nodes, ask)
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
