@@ -5,31 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from muniment.chains.agreeing import answers_in_turn
 from muniment.chains.disputes import Dispute, Disputes
-from muniment.chains.logs import BLOCK_BYTES_MAX, ChainLog, block_in, last_common, number_of, tell_of_odd
-from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node, Span
-from muniment.chains.range_views import LOGS_MAX, RangeView, Refusal, Times, range_view
+from muniment.chains.logs import ChainLog, block_in, last_common, number_of
+from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node
+from muniment.chains.range_views import LOGS_MAX
+from muniment.chains.ranges import FEW_BLOCKS, Ranges
 from muniment.chains.rpc import Call
-from muniment.outgoing import ANSWER_BYTES_MAX, Unreachable
+from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
 from muniment.protocol.evm.hex import Bytes32, HexString
 
 if TYPE_CHECKING:
     from muniment.chains.logs import LogFilter
     from muniment.chains.nodes import Nodes
+    from muniment.chains.range_views import RangeView
 
 # Logs of a range with more that are told, to show which contracts are busy.
 _EXCESS_MAX: Final = 2_000
-# A range of so few blocks that a node refuses has many logs: the node's limit of blocks is higher. One that does not
-# answer for them has failed.
-_FEW_BLOCKS: Final = 10
 # Where the chain ends before the place to read from: blocks that are read of it, as many as after a restart.
 _BEGUN_ANEW_BLOCKS: Final = 200
 # The head of such a chain is newer than this.
@@ -114,22 +111,15 @@ class LogReader:
     odd_logs: Counter[str] = field(default_factory=Counter[str], init=False)
     _disputes: Disputes = field(init=False)
     _heads: Heads = field(init=False)
+    _ranges: Ranges = field(init=False)
     _kept: list[Block] = field(default_factory=list[Block], init=False)
     # The first block after what is forgotten of `_kept`.
     _kept_from: int = field(default=0, init=False)
-    _spans: dict[Node, Span] = field(default_factory=dict["Node", Span], init=False)
-    # The first and last block of the range that was tried last, and what each node answered of it while others failed.
-    _tried: tuple[int, int] = field(default=(-1, -1), init=False)
-    _learned: dict[Node, dict[bytes, Times]] = field(default_factory=dict["Node", "dict[bytes, Times]"], init=False)
     # Since when nodes lack the newest block that was read.
     _lacking: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
     _waits_since_s: float | None = field(default=None, init=False)
     # Since when two others are ahead of nodes, or differ from them.
     _apart_since_s: dict[Node, float] = field(default_factory=dict["Node", float], init=False)
-    # Nodes whose last answer for a range was not waited for.
-    _slow: set[Node] = field(default_factory=set["Node"], init=False)
-    # Whether a range was read since the last step: one slow answer counts once.
-    _has_read: bool = field(default=False, init=False)
     # Since when the place is above the heads of all nodes, where nothing is kept.
     _above_since_s: float | None = field(default=None, init=False)
     # Blocks below the head that are left for later, because nodes lacked the end of a range.
@@ -143,6 +133,7 @@ class LogReader:
         """Begin without knowledge of the head."""
         self._disputes = disputes or Disputes(nodes=self.nodes, now_ms=self.now_ms)
         self._heads = heads or Heads(nodes=self.nodes, now_ms=self.now_ms)
+        self._ranges = Ranges(self.nodes, self._fail)
 
     def go_back_to(self, block: int) -> None:
         """Read again from `block` on, if that was read already. What was read reveals a fork as before."""
@@ -157,7 +148,7 @@ class LogReader:
         """
         looks, newest = await self._looks(), self._kept[-1] if self._kept else None
         here = [node for node, look in looks.items() if newest is None or look.hash == newest.hash]
-        if len(here) < self._needed:
+        if len(here) < self._ranges.needed:
             return await self._apart(looks, newest)
         self._name_others(looks, newest)
         head = await self._head(here, looks, newest)
@@ -187,13 +178,9 @@ class LogReader:
             self._above_since_s = now_s
         if now_s - self._above_since_s < self.nodes.limits.behind_seconds:
             return False
-        nodes = [node for node, look in looks.items() if look.number >= head][: self._needed]
+        nodes = [node for node, look in looks.items() if look.number >= head][: self._ranges.needed]
         times = [(await self.nodes.look(node, head)).time_s for node in nodes]
         return all(each is not None and self.now_ms() / 1_000 - each < _NEW_S for each in times)
-
-    @property
-    def _needed(self) -> int:
-        return min(2, len(self.nodes.nodes))
 
     async def _looks(self) -> dict[Node, Look]:
         """The heads of the nodes that are awake and answer, with the newest block that was read."""
@@ -213,7 +200,7 @@ class LogReader:
         waiting, looks = set(tasks.values()), dict[Node, Look]()
         try:
             while waiting:
-                enough = len(looks) >= self._needed
+                enough = len(looks) >= self._ranges.needed
                 _, waiting = await asyncio.wait(
                     waiting, timeout=GRACE_S if enough else None,
                     return_when=asyncio.ALL_COMPLETED if enough else asyncio.FIRST_COMPLETED,
@@ -238,14 +225,14 @@ class LogReader:
 
     def _name_others(self, looks: dict[Node, Look], newest: Block | None) -> None:
         """Name nodes that are not needed now: since nobody waits for them, nothing else tells the operator."""
-        now_s, has_read, self._has_read = self.nodes.now_s(), self._has_read, False
+        now_s, has_read, self._ranges.has_read = self.nodes.now_s(), self._ranges.has_read, False
         for node in self.nodes.nodes:
             if node.rests_until_s > now_s:
                 self._apart_since_s.pop(node, None)
                 continue
             look = looks.get(node)
             is_here = look is not None and (newest is None or look.hash == newest.hash)
-            if is_here and node not in self._slow:
+            if is_here and node not in self._ranges.slow:
                 self._apart_since_s.pop(node, None)
                 continue
             if is_here and not has_read:
@@ -266,9 +253,9 @@ class LogReader:
             if newest is not None and look.hash is not None and look.hash != newest.hash
         ]  # fmt: skip
         is_nowhere = bool(looks) and all(node in self._lacking for node in looks) and self._are_all_lacking()
-        if len(away) >= self._needed or is_nowhere:
-            return await self._go_back(away[: self._needed] or list(looks))
-        if len(looks) < self._needed:
+        if len(away) >= self._ranges.needed or is_nowhere:
+            return await self._go_back(away[: self._ranges.needed] or list(looks))
+        if len(looks) < self._ranges.needed:
             raise Unreachable("unreachable", "too few nodes of the chain answer")
         return self._wait("nodes lack blocks that others had, or have other blocks")
 
@@ -312,10 +299,10 @@ class LogReader:
 
     async def _head(self, here: Sequence[Node], looks: dict[Node, Look], newest: Block | None) -> int:
         """The head that two nodes have reached; that of the only node as far as it may be trusted."""
-        if self._needed == 1:
+        if self._ranges.needed == 1:
             head = (await self._heads.trusted(here[0], looks[here[0]], newest)).number
         else:
-            head = sorted((looks[node].number for node in here), reverse=True)[self._needed - 1]
+            head = sorted((looks[node].number for node in here), reverse=True)[self._ranges.needed - 1]
         self.head_block = head
         return head
 
@@ -332,32 +319,26 @@ class LogReader:
         return min(limit, seen[0][1]) if now_s - seen[0][0] >= self.lag_seconds else None
 
     async def _read(self, ready: Sequence[Node], filters: Sequence[LogFilter], first: int, limit: int) -> LogStep:
-        spans = sorted((self._span(node).blocks for node in ready), reverse=True)
-        last = max(first, min(limit - self._held_back, first + spans[self._needed - 1] - 1))
-        # The same range as in the last try, or a shorter one: then what was learned of it counts.
-        if first == self._tried[0]:
-            last = min(last, self._tried[1])
-        self._tried = (first, last)
-        blocks = last - first + 1
-        in_turn = sorted(ready, key=lambda node: self._span(node).blocks < blocks)
-        views, refusals = await self._views(in_turn, filters, first, last)
+        last = self._ranges.last_block(ready, first, limit - self._held_back)
+        blocks, newest = last - first + 1, self._kept[-1] if self._kept else None
+        views, refusals = await self._ranges.views(ready, filters, first, last, newest)
         if not views:
             if not refusals:
                 self._held_back = min(_HELD_BACK_MAX, 2 * self._held_back + 1)
                 return self._wait("nodes lack the end of a range, or have other blocks")
-            is_few = blocks <= _FEW_BLOCKS
+            is_few = blocks <= FEW_BLOCKS
             parts = {part for refusal in refusals for part in refusal.filters if is_few}
             refused = tuple(each for each in filters if not parts.isdisjoint(each.parts()))
             return LogStep((), first, at_head=blocks == 1, refused=refused)
-        self._waits_since_s, self._held_back, self._learned = None, 0, {}
+        self._waits_since_s, self._held_back = None, 0
         most = max((view for _, view in views), key=lambda view: len(view.logs))
         if len(most.logs) > LOGS_MAX and blocks > 1:
-            for node, _ in views:
-                self._span(node).refused(blocks)
+            self._ranges.halve([node for node, _ in views], blocks)
             excess = (SeenLog.of(log, time_s, 0) for log, time_s in [*most.logs.items()][-_EXCESS_MAX:])
             return LogStep((), first, excess=tuple(excess))
         for node, view in views:
-            self._succeed(node, view, blocks)
+            self._ranges.succeed(node, view, blocks)
+            self.odd_logs.update(view.odd)
         seen, given_up = await self._agreed(views)
         self._keep(first, Block(last, views[0][1].last), seen)
         is_next = self.next_block == first  # else it was made to go back meanwhile
@@ -365,69 +346,6 @@ class LogReader:
             self.next_block = last + 1
         at_head = is_next and last == limit
         return LogStep(tuple(seen), self.next_block or 0, at_head=at_head, disputed_out=tuple(given_up))
-
-    def _span(self, node: Node) -> Span:
-        return self._spans.setdefault(node, Span())
-
-    def _succeed(self, node: Node, view: RangeView, blocks: int) -> None:
-        self.nodes.succeeded(node)
-        if blocks >= self._span(node).blocks:
-            self._span(node).fitted()
-        tell_of_odd(self.nodes, node, view.odd)
-        self.odd_logs.update(view.odd)
-
-    async def _views(
-        self, in_turn: Sequence[Node], filters: Sequence[LogFilter], first: int, last: int
-    ) -> tuple[list[tuple[Node, RangeView]], list[Refusal]]:
-        """The first nodes that answer for the range and have the same last block, as many as are needed, or none.
-
-        Raises `Unreachable` where too few answer.
-        """
-        parts = [part for each in filters for part in each.parts()]
-        views, refusals = list[tuple[Node, RangeView]](), list[Refusal]()
-        asked = {*in_turn[: self._needed]}
-        failure: Unreachable | None = None
-        async with aclosing(
-            answers_in_turn(in_turn, self._needed, lambda node: self._view(node, parts, first, last))
-        ) as answers:
-            async for node, answer in answers:
-                asked.discard(node)
-                if isinstance(answer, RangeView):
-                    views.append((node, answer))
-                    same = [each for each in views if each[1].last == answer.last]
-                    if len(same) >= self._needed:
-                        self._slow, self._has_read = asked, True
-                        return same, refusals
-                elif isinstance(answer, Refusal):
-                    refusals.append(answer)
-                else:
-                    failure = answer or failure
-        if failure is not None and not refusals:
-            raise failure
-        return [], refusals
-
-    async def _view(
-        self, node: Node, parts: Sequence[LogFilter], first: int, last: int
-    ) -> RangeView | Refusal | Unreachable | None:
-        """What a node has of a range. One that fails rests; one that refuses it is asked for less next time."""
-        blocks = last - first + 1
-        try:
-            bytes_max = BLOCK_BYTES_MAX if self._span(node).blocks == 1 else ANSWER_BYTES_MAX
-            view = await range_view(
-                self.nodes, node, parts, first, last, bytes_max=bytes_max,
-                newest=self._kept[-1] if self._kept else None, learned=self._learned.setdefault(node, {}),
-            )  # fmt: skip
-        except Unreachable as error:
-            self._fail(node, error)
-            return error
-        if isinstance(view, Refusal):
-            may_shrink = self._span(node).refused(blocks) and (blocks > _FEW_BLOCKS or not view.is_late)
-            if not may_shrink and not view.is_error:
-                error = Unreachable(view.reason)
-                self._fail(node, error)
-                return error
-            _log.info("a node refuses a range", url=node.number, blocks=blocks, reason=view.reason)
-        return view
 
     async def _agreed(self, views: Sequence[tuple[Node, RangeView]]) -> tuple[list[SeenLog], list[SeenLog]]:
         """The logs that count, in the order of the chain, and those that are given up. Others are disputed."""

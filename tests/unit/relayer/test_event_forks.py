@@ -12,7 +12,7 @@ import pytest
 
 from event_world import EventWorld, contract, events, sig_of
 from made_up_chain import CHAIN_ID
-from muniment.chains import log_reader
+from muniment.chains import ranges
 from muniment.chains.range_views import range_view
 from muniment.relayer.events import runs
 from muniment.relayer.events.forks import event_of
@@ -108,7 +108,7 @@ def at_next_range(monkeypatch: pytest.MonkeyPatch, before: Callable[[], Awaitabl
         return await range_view(*given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(log_reader, "range_view", view)
+        patch.setattr(ranges, "range_view", view)
         yield
 
 
