@@ -13,7 +13,7 @@ import structlog
 from muniment.chains.disputes import Dispute, Disputes
 from muniment.chains.logs import ChainLog, block_in, last_common, number_of
 from muniment.chains.nodes import BEHIND, CALLS_MAX, Block, Heads, Look, Node
-from muniment.chains.range_views import LOGS_MAX
+from muniment.chains.range_views import EXCESS_MAX, LOGS_MAX
 from muniment.chains.ranges import FEW_BLOCKS, Ranges
 from muniment.chains.rpc import Call
 from muniment.outgoing import Unreachable
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from muniment.chains.nodes import Nodes
     from muniment.chains.range_views import RangeView
 
-# Logs of a range with more that are told, to show which contracts are busy.
-_EXCESS_MAX: Final = 2_000
 # Where the chain ends before the place to read from: blocks that are read of it, as many as after a restart.
 _BEGUN_ANEW_BLOCKS: Final = 200
 # The head of such a chain is newer than this.
@@ -88,6 +86,17 @@ class LogStep(NamedTuple):
     disputed_out: tuple[SeenLog, ...] = ()
 
 
+class _Settled(NamedTuple):
+    """Logs of disputes that have ended: those that are taken, and those that are given up."""
+
+    logs: tuple[SeenLog, ...] = ()
+    disputed_out: tuple[SeenLog, ...] = ()
+
+    def joined(self, other: _Settled) -> _Settled:
+        """Those of both."""
+        return _Settled(self.logs + other.logs, self.disputed_out + other.disputed_out)
+
+
 @dataclass(slots=True, kw_only=True)
 class LogReader:
     """Reads logs from `next_block` on; None: from the first block after the head at the first step.
@@ -125,9 +134,11 @@ class LogReader:
     # Blocks below the head that are left for later, because nodes lacked the end of a range.
     _held_back: int = field(default=0, init=False)
     _heads_seen: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]], init=False)
-    # Settled logs of the last step, which are given again when it could not be used.
-    _settled: list[SeenLog] = field(default_factory=list[SeenLog], init=False)
-    _again: list[SeenLog] = field(default_factory=list[SeenLog], init=False)
+    # Where the reader was made to go back to since the last step began.
+    _back_to: int | None = field(default=None, init=False)
+    # What came of older disputes in the last step, which is given again when it could not be used.
+    _settled: _Settled = field(default=_Settled(), init=False)
+    _again: _Settled = field(default=_Settled(), init=False)
 
     def __post_init__(self, disputes: Disputes | None, heads: Heads | None) -> None:
         """Begin without knowledge of the head."""
@@ -136,16 +147,18 @@ class LogReader:
         self._ranges = Ranges(self.nodes, self._fail)
 
     def go_back_to(self, block: int) -> None:
-        """Read again from `block` on, if that was read already. What was read reveals a fork as before."""
-        self._again, self._settled = [*self._again, *self._settled], []
-        if self.next_block is not None and block < self.next_block:
-            self.next_block = block
+        """Read again from `block` on, if that was read or is being read. What was read reveals a fork as before."""
+        self._again, self._settled = self._again.joined(self._settled), _Settled()
+        self._back_to = block if self._back_to is None else min(block, self._back_to)
+        if self.next_block is not None:
+            self.next_block = min(block, self.next_block)
 
     async def step(self, filters: Sequence[LogFilter]) -> LogStep:
         """Read the next range, or find where a fork began. Nothing moves on if it raises.
 
         Raises `Unreachable` when too few nodes answer, and when they differ in their blocks for a while.
         """
+        self._back_to = None
         looks, newest = await self._looks(), self._kept[-1] if self._kept else None
         here = [node for node, look in looks.items() if newest is None or look.hash == newest.hash]
         if len(here) < self._ranges.needed:
@@ -157,13 +170,18 @@ class LogReader:
             return await self._end(LogStep((), self.next_block or 0, at_head=True), filters)
         first = self.next_block = max(0, limit + 1) if self.next_block is None else self.next_block
         if await self._is_begun_anew(looks, head):
-            first = self.next_block = max(0, limit + 1 - _BEGUN_ANEW_BLOCKS)
+            first = self._go_on_at(max(0, limit + 1 - _BEGUN_ANEW_BLOCKS))
         if first <= limit and filters:
             ready = [node for node in here if looks[node].number >= head]
             return await self._end(await self._read(ready, filters, first, limit), filters)
-        self.next_block = max(first, limit + 1)
         self._waits_since_s = None
-        return await self._end(LogStep((), self.next_block, at_head=True), filters)
+        next_block = self._go_on_at(max(first, limit + 1))
+        return await self._end(LogStep((), next_block, at_head=next_block > limit), filters)
+
+    def _go_on_at(self, block: int) -> int:
+        """Read from `block` on next, or from where the reader was made to go back to meanwhile; that block."""
+        self.next_block = block if self._back_to is None else min(block, self._back_to)
+        return self.next_block
 
     async def _is_begun_anew(self, looks: dict[Node, Look], head: int) -> bool:
         """Whether this is another chain than before: for minutes no node reaches the place, though the head is new.
@@ -331,21 +349,28 @@ class LogReader:
             refused = tuple(each for each in filters if not parts.isdisjoint(each.parts()))
             return LogStep((), first, at_head=blocks == 1, refused=refused)
         self._waits_since_s, self._held_back = None, 0
-        most = max((view for _, view in views), key=lambda view: len(view.logs))
-        if len(most.logs) > LOGS_MAX and blocks > 1:
-            self._ranges.halve([node for node, _ in views], blocks)
-            excess = (SeenLog.of(log, time_s, 0) for log, time_s in [*most.logs.items()][-_EXCESS_MAX:])
-            return LogStep((), first, excess=tuple(excess))
+        full = [node for node, view in views if len(view.logs) > LOGS_MAX]
+        if full and blocks > 1:  # a node that invents many logs slows down nobody else
+            self._ranges.halve(full, blocks)
+            return LogStep((), first, excess=self._excess([view for _, view in views]))
         for node, view in views:
             self._ranges.succeed(node, view, blocks)
             self.odd_logs.update(view.odd)
         seen, given_up = await self._agreed(views)
         self._keep(first, Block(last, views[0][1].last), seen)
-        is_next = self.next_block == first  # else it was made to go back meanwhile
-        if is_next:
-            self.next_block = last + 1
-        at_head = is_next and last == limit
+        self._go_on_at(last + 1)
+        at_head = self.next_block == limit + 1
         return LogStep(tuple(seen), self.next_block or 0, at_head=at_head, disputed_out=tuple(given_up))
+
+    def _excess(self, views: Sequence[RangeView]) -> tuple[SeenLog, ...]:
+        """The newest logs of a range with many that all views have: what one node invents makes no contract busy.
+
+        Their times are at least those of their blocks.
+        """
+        first, *others = views
+        logs = [log for log in first.logs if all(log in each.logs for each in others)][-EXCESS_MAX:]
+        time_s = max((each.logs[log] for each in views for log in logs), default=0)
+        return tuple(SeenLog.of(log, min(time_s, self.now_ms() // 1_000), 0) for log in logs)
 
     async def _agreed(self, views: Sequence[tuple[Node, RangeView]]) -> tuple[list[SeenLog], list[SeenLog]]:
         """The logs that count, in the order of the chain, and those that are given up. Others are disputed."""
@@ -359,9 +384,11 @@ class LogReader:
             if log not in common and log not in self._disputes
         ]
         settlement = await self._disputes.settle(alone)
-        unclear = {each.log: each for each in settlement.open}
         taken = common | {each.log: each.time_s for each in settlement.taken}
-        ordinals = _ordinals([*taken, *unclear])
+        # Two nodes may list a log with two times of its block.
+        unclear = {each.log: each for each in settlement.open if each.log not in taken}
+        earlier = [log for log in {**view.logs, **others.logs} if log in self._disputes]
+        ordinals = _ordinals({*taken, *unclear, *earlier})
         for dispute in unclear.values():
             dispute.ordinal = ordinals[dispute.log]
         given_up = self._disputes.add(list(unclear.values()))
@@ -379,12 +406,12 @@ class LogReader:
 
     async def _end(self, step: LogStep, filters: Sequence[LogFilter]) -> LogStep:
         """The step with what has come of older disputes."""
-        again, self._again = self._again, []
+        again, self._again = self._again, _Settled()
         takers = [each.taker() for each in filters] if self._disputes.count else []
-        settlement = await self._disputes.settle_due(lambda log: any(takes(log) for takes in takers))
-        self._settled = [*again, *map(_seen, settlement.taken)]
+        taken, _, given_up = await self._disputes.settle_due(lambda log: any(takes(log) for takes in takers))
+        self._settled = again.joined(_Settled(tuple(map(_seen, taken)), tuple(map(_seen, given_up))))
         return step._replace(
-            logs=(*self._settled, *step.logs), disputed_out=(*step.disputed_out, *map(_seen, settlement.given_up))
+            logs=(*self._settled.logs, *step.logs), disputed_out=(*step.disputed_out, *self._settled.disputed_out)
         )
 
 
@@ -408,7 +435,7 @@ def _in_order(logs: Iterable[SeenLog]) -> list[SeenLog]:
     return sorted(logs, key=lambda log: (log.block_number, log.index, log.transaction_hash))
 
 
-def _ordinals(logs: Sequence[ChainLog]) -> dict[ChainLog, int]:
+def _ordinals(logs: Iterable[ChainLog]) -> dict[ChainLog, int]:
     """The number of each log among the equal ones of its transaction, by their places."""
     counts, ordinals = Counter[tuple[object, ...]](), dict[ChainLog, int]()
     for log in sorted(logs, key=lambda each: each.place):

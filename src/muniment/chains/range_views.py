@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Logs of one step; a range with more is read in parts.
 LOGS_MAX: Final = 500
+# More logs of such a range are of no use: these show which contracts are busy.
+EXCESS_MAX: Final = 2_000
 # Requests of a range that are on their way to one node at once.
 _AT_ONCE: Final = 16
 # Blocks in one request: each is asked by hash and by number, and the last block of the range once more.
@@ -31,7 +33,7 @@ class RangeView(NamedTuple):
     """What a node has of a range: the hash of its last block, and logs with the time of their block (Unix seconds).
 
     Of a range with more than `LOGS_MAX` logs, which is read in parts, only the time of the newest block with a log is
-    asked for: the others are 0.
+    asked for, and given for all. Not all filters may have been asked then.
     """
 
     last: bytes
@@ -62,23 +64,24 @@ async def range_view(
     has the `newest` block that was read, if any. `learned` has what an earlier try learned of the same last block: a
     node that fails now and then would never answer for a long range otherwise. Raises `Unreachable`.
     """
-    answers: list[LogsAnswer | Unreachable] = []
+    odd, logs, marks = Counter[str](), dict[ChainLog, None](), set[bytes | None]()
     for at in range(0, len(filters), _AT_ONCE):
-        answers += await asyncio.gather(
+        piece = filters[at : at + _AT_ONCE]
+        answers = await asyncio.gather(
             *(
-                _answer(ask_logs(nodes, node, each, first, last, bytes_max, None if place else newest))
-                for place, each in enumerate(filters[at : at + _AT_ONCE], at)
+                _part(ask_logs(nodes, node, each, first, last, bytes_max, None if place else newest), each, first, last)
+                for place, each in enumerate(piece, at)
             )
         )
-    if refusal := _refusal(filters, answers):
-        return refusal
-    odd, logs = Counter[str](), dict[ChainLog, None]()
-    marks: set[bytes | None] = set()
-    for each, answer in zip(filters, answers, strict=True):
-        assert not isinstance(answer, Unreachable)  # noqa: S101 - see `_refusal`
-        marks |= {answer.before, answer.after}
-        if isinstance(answer.logs, list):
-            logs |= dict.fromkeys(await read_logs(answer.logs, each, first, last, odd))
+        if refusal := _refusal(piece, answers):
+            return refusal
+        for answer in answers:
+            assert not isinstance(answer, Unreachable | Failed)  # noqa: S101 - see `_refusal`
+            marks |= {answer.before, answer.after}
+            logs |= dict.fromkeys(answer.logs)
+            odd.update(answer.odd)
+        if len(logs) > EXCESS_MAX and last > first:  # the range is read in parts anyway
+            break
     (mark, *others) = marks
     if mark is None or others:
         return None
@@ -91,32 +94,50 @@ async def range_view(
     if not await _learn_times(nodes, node, asked, last, mark, times):
         return None
     if is_too_much:
-        return RangeView(mark, {log: times.get(log[:2], 0) for log in logs}, odd)
+        return RangeView(mark, dict.fromkeys(logs, max(times.get(log[:2], 0) for log in asked)), odd)
     canonical = {log: times[log[:2]] for log in logs if log[:2] in times}
     odd["elsewhere"] += len(logs) - len(canonical)
     return RangeView(mark, canonical, odd)
 
 
-async def _answer(question: Awaitable[LogsAnswer]) -> LogsAnswer | Unreachable:
+class _Part(NamedTuple):
+    """The logs for one filter, the hash of the last block before and after, and how many logs were odd."""
+
+    before: bytes | None
+    logs: list[ChainLog]
+    after: bytes | None
+    odd: Counter[str]
+
+
+async def _part(
+    question: Awaitable[LogsAnswer], wanted: LogFilter, first: int, last: int
+) -> _Part | Failed | Unreachable:  # fmt: skip
+    """An answer, read as it comes: of many, none is kept whole. A refusal counts where the node has the last block."""
     try:
-        return await question
+        before, entries, after = await question
+        if isinstance(entries, Failed):
+            is_here = before is not None and after is not None
+            return entries if is_here else _Part(None, [], None, Counter())
+        odd = Counter[str]()
+        return _Part(before, await read_logs(entries, wanted, first, last, odd), after, odd)
     except Unreachable as error:
         return error
 
 
-def _refusal(filters: Sequence[LogFilter], answers: Sequence[LogsAnswer | Unreachable]) -> Refusal | None:
+def _refusal(filters: Sequence[LogFilter], answers: Sequence[_Part | Failed | Unreachable]) -> Refusal | None:
     """Raises `Unreachable` where a node failed for another reason than the size of the range."""
     large: list[LogFilter] = []
     reason, is_error = "", True
     for each, answer in zip(filters, answers, strict=True):
-        if isinstance(answer, Unreachable):
-            if not may_be_size(answer.reason):
-                raise answer
-            reason, is_error = answer.reason, is_error and answer.reason == "too-large"
-            large.append(each)
-        elif isinstance(answer.logs, Failed) and answer.before is not None and answer.after is not None:
-            large.append(each)
-            reason = reason or answer.logs.message
+        if isinstance(answer, _Part):
+            continue
+        large.append(each)
+        if isinstance(answer, Failed):
+            reason = reason or answer.message
+            continue
+        if not may_be_size(answer.reason):
+            raise answer
+        reason, is_error = answer.reason, is_error and answer.reason == "too-large"
     return Refusal(tuple(large), reason, is_error) if large else None
 
 

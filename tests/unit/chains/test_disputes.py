@@ -14,6 +14,8 @@ import pytest
 from chain import SECONDS_MAX
 from made_up_chain import (
     BEGAN_S,
+    CONTRACT,
+    PING,
     Change,
     Json,
     MadeUpChain,
@@ -29,6 +31,7 @@ from muniment.chains import agreeing, disputes, log_reader
 from muniment.chains.agreeing import agreed
 from muniment.chains.disputes import DISPUTES_MAX
 from muniment.chains.nodes import Node
+from muniment.chains.range_views import LOGS_MAX
 from muniment.outgoing import Unreachable
 
 __all__ = ["world"]
@@ -83,6 +86,44 @@ async def test_of_three_nodes_one_stops_makes_and_hides_nothing(
         assert read.logs[-1].transaction_hash == log["transactionHash"]
     assert ([each.block_number for each in read.logs], read.given_up) == ([101, 102, 103], [])
     assert read.disputes.count == 0
+
+
+def fills_ranges(chain: MadeUpChain) -> Change:
+    """In each range there are more logs than are read in one step."""
+
+    def change(method: str, params: list[Any], result: Any) -> Any:
+        if method != "eth_getLogs":
+            return result
+        last = int(params[0]["toBlock"], 16)
+        log = {
+            "address": CONTRACT.lower(), "topics": [PING], "data": "0x", "blockNumber": hex(last),
+            "blockHash": chain.hash(last), "removed": False,
+        }  # fmt: skip
+        made = ({"transactionHash": hash_of(f"made {last} {n}"), "logIndex": hex(n)} for n in range(LOGS_MAX + 1))
+        return [*result, *({**log, **each} for each in made)]
+
+    return change
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "second", "third"])
+async def test_of_three_nodes_one_that_fills_each_range_slows_down_no_other(world: ReadingWorld, place: int) -> None:
+    nodes = [world.node(fills_ranges(world.chain) if each == place else None) for each in range(3)]
+    read = world.reader(*nodes)
+    for _ in range(5):
+        world.chain.head += 1_000
+        world.chain.add()
+    while not (step := await read.step()).at_head:
+        assert step.excess == ()
+    assert len(read.logs) == 5
+    assert max(node.asked("eth_getLogs") for node in nodes) < 15
+
+
+async def test_of_two_nodes_one_that_fills_each_range_makes_no_contract_busy(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), world.node(fills_ranges(world.chain)))
+    world.chain.head += 20
+    world.chain.add()
+    (log,) = (await read.step()).excess
+    assert (log.block_number, log.block_time_s) == (121, BEGAN_S + 121)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "second", "third"])
@@ -295,6 +336,19 @@ async def test_a_settled_log_that_could_not_be_planned_is_given_again(world: Rea
     assert read.logs == []
 
 
+async def test_a_dispute_that_is_given_up_is_told_again_when_it_could_not_be_told(world: ReadingWorld) -> None:
+    read = world.reader(world.node(), world.node(invents(has_receipts=True)))
+    world.chain.add()
+    await read.to_head()
+    world.chain.head += 3_601
+    assert (await read.step()).disputed_out == tuple(read.given_up)
+    read.reader.go_back_to(read.reader.next_block or 0)
+    await read.step()
+    assert [log.block_number for log in read.given_up] == [101, 101]
+    await read.step()
+    assert len(read.given_up) == 2
+
+
 async def test_no_more_logs_of_one_node_are_disputed_than_a_bound_and_others_have_room(world: ReadingWorld) -> None:
     inventing = invents(400, has_receipts=True)
     nodes = world.node(), world.node(inventing)
@@ -395,7 +449,7 @@ async def test_a_time_in_which_nodes_differ_is_disputed(world: ReadingWorld) -> 
     assert read.disputes.count == 1
     three = world.reader(world.node(), world.node(earlier), world.node(), start=101)
     assert await three.to_head() == [101]
-    assert three.logs[0].block_time_s == BEGAN_S + 101
+    assert (three.logs[0].block_time_s, three.logs[0].ordinal, three.disputes.count) == (BEGAN_S + 101, 0, 0)
 
 
 async def test_a_node_without_the_end_of_a_range_has_no_vote_in_it(world: ReadingWorld) -> None:
@@ -425,7 +479,9 @@ async def test_equal_logs_of_a_transaction_keep_their_numbers_while_one_is_dispu
     first.append(world.chain.add(transaction=hash_of("one")))
     world.chain.add(block=world.chain.head, transaction=hash_of("one"))
     await read.to_head()
-    assert [(log.index, log.ordinal) for log in read.logs] == [(1, 1)]
+    read.reader.go_back_to(101)
+    await read.to_head()
+    assert [(log.index, log.ordinal) for log in read.logs] == [(1, 1), (1, 1)]
     first.clear()
     await over_time(world, read)
-    assert [(log.index, log.ordinal) for log in read.logs] == [(1, 1), (0, 0)]
+    assert [(log.index, log.ordinal) for log in read.logs] == [(1, 1), (1, 1), (0, 0)]

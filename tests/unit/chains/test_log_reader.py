@@ -6,15 +6,16 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 import pytest
 
 from chain import SECONDS_MAX
-from made_up_chain import CONTRACT, PING, Change, Json, ReadingWorld, hash_of, world
+from made_up_chain import BEGAN_S, CONTRACT, PING, Change, Json, ReadingWorld, hash_of, world
 from muniment.chains import agreeing
 from muniment.chains.log_reader import SeenLog
 from muniment.chains.logs import VALUES_MAX, LogFilter
-from muniment.chains.range_views import LOGS_MAX
+from muniment.chains.range_views import EXCESS_MAX, LOGS_MAX
 from muniment.chains.rpc import CALLS_MAX
 from muniment.outgoing import Unreachable
 from muniment.protocol.evm.address import Address
@@ -229,7 +230,7 @@ async def test_many_logs_are_read_in_parts(world: ReadingWorld) -> None:
     step = await read.step()
     assert (step.logs, len(step.excess), step.next_block) == ((), LOGS_MAX + 50, 101)
     assert node.asked("eth_getBlockByHash") == 1
-    assert [each.block_time_s > 0 for each in step.excess].count(True) == 50
+    assert {each.block_time_s for each in step.excess} == {BEGAN_S + world.chain.head}
     assert len(await read.to_head()) == LOGS_MAX + 50
 
 
@@ -314,6 +315,39 @@ async def test_what_could_not_be_planned_is_read_again(world: ReadingWorld) -> N
     assert await read.to_head() == [101, 101]
 
 
+@pytest.mark.parametrize(
+    ("block", "firsts"), [(100, [101, 100]), (101, [101, 101]), (104, [101, 104]), (110, [101, 110]), (111, [101])]
+)
+async def test_what_is_being_read_is_read_again_too(world: ReadingWorld, block: int, firsts: list[int]) -> None:
+    asked = list[int]()
+
+    def change(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            asked.append(int(params[0]["fromBlock"], 16))
+            if len(asked) == 1:
+                read.reader.go_back_to(block)
+        return result
+
+    read = world.reader(world.node(change))
+    world.chain.head = 110
+    await read.to_head()
+    assert (asked, read.reader.next_block) == (firsts, 111)
+
+
+async def test_where_nothing_is_wanted_a_block_to_go_back_to_is_kept(world: ReadingWorld) -> None:
+    """A trigger appears while the head is asked for."""
+
+    def change(method: str, _params: list[Any], result: Any) -> Any:
+        if method == "eth_blockNumber":
+            read.reader.go_back_to(104)
+        return result
+
+    read = world.reader(world.node(change))
+    read.filters = ()
+    world.chain.head = 110
+    assert (await read.step()).next_block == 104
+
+
 def test_a_filter_is_asked_in_parts_that_nodes_accept() -> None:
     contracts = tuple(Address.from_raw(number.to_bytes(20)) for number in range(VALUES_MAX + 1))
     values = tuple(Bytes32.from_raw(number.to_bytes(32)) for number in range(2 * VALUES_MAX + 1))
@@ -325,6 +359,29 @@ def test_a_filter_is_asked_in_parts_that_nodes_accept() -> None:
     }
     assert [part.topics[:2] for part in parts] == [((PING,), ())] * 6
     assert list(LogFilter((CONTRACT,), ()).parts()) == [LogFilter((CONTRACT,), ())]
+
+
+@pytest.mark.parametrize(
+    ("change", "asked"),
+    [
+        (lambda result: [{**result[0], "logIndex": hex(n)} for n in range(EXCESS_MAX + 1)], 16),
+        (lambda result: [{**result[0], "logIndex": hex(n)} for n in range(EXCESS_MAX)], 40),
+        (lambda _result: "no list", 16), (lambda _result: {"error": {"code": -32005, "message": "too many"}}, 16),
+    ],
+    ids=["too many", "as many as are shown", "no list", "refused"],
+)  # fmt: skip
+async def test_of_a_range_that_does_not_count_no_more_is_asked(
+    world: ReadingWorld, change: Callable[[Any], Any], asked: int
+) -> None:
+    node = world.node(lambda method, _params, result: change(result) if method == "eth_getLogs" and result else result)
+    read = world.reader(node)
+    others = (LogFilter((Address.from_raw(number.to_bytes(20)),), ((),)) for number in range(1, 40))
+    read.filters = (*read.filters, *others)
+    world.chain.add()
+    world.chain.head += 1
+    with suppress(Unreachable):
+        assert not (await read.step()).logs
+    assert node.asked("eth_getLogs") == asked
 
 
 async def test_the_logs_of_all_parts_are_joined(world: ReadingWorld) -> None:

@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from chain import SECONDS_MAX
 from event_world import EventWorld, contract, events, sig_of, topic
 from made_up_chain import CHAIN_ID
 from muniment.protocol.evm.hex import Bytes32, HexString
-from muniment.protocol.runs.payloads import EventPayload, read_payload
+from muniment.protocol.runs.payloads import EventPayload
 from muniment.relayer.events import runs
 from muniment.relayer.events.shapes import Interests
 from muniment.relayer.journal.entries import State
@@ -118,6 +119,36 @@ async def test_a_busy_contract_that_came_to_the_head_is_read_with_the_others_aga
     events.log(BUSY)
     await events.to_head()
     assert events.planned()[sig_of(1)] == 252
+
+
+async def test_a_contract_that_returns_to_the_others_is_read_in_the_range_that_they_are_reading(
+    events: EventWorld,
+) -> None:
+    events.sign(1, signer=1, at=HONEST)
+    events.sign(2, signer=2, at=BUSY)
+    await events.to_head()
+    events.log(BUSY, 250)
+    await events.to_head()
+    await events.others()
+    (shape,) = events.events._lanes[CHAIN_ID].own
+    events.log(BUSY)
+    lanes, calmed = events.events._lanes[CHAIN_ID], list[bool]()
+
+    loop, is_calmed = asyncio.get_running_loop(), threading.Event()
+
+    def calm() -> None:
+        calmed.append(lanes.calm(shape, lanes.quiet.events.reader.next_block or 0))
+        is_calmed.set()
+
+    def change(method: str, _params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs" and not is_calmed.is_set():
+            loop.call_soon_threadsafe(calm)
+            is_calmed.wait(SECONDS_MAX)
+        return result
+
+    events.node.change = change
+    await events.to_head()
+    assert (calmed, events.lanes(), events.planned()[sig_of(2)]) == ([True], set(), 251)
 
 
 async def test_a_lane_has_its_place_after_a_restart(events: EventWorld) -> None:
@@ -340,69 +371,6 @@ async def test_the_triggers_that_were_registered_first_are_read_whatever_order_t
         events.log(n)
     await events.to_head()
     assert events.planned() == {oldest: 1, second[0]: 1}
-
-
-async def test_the_second_cursor_finds_what_a_node_left_out(events: EventWorld) -> None:
-    sig = events.sign(1, signer=1, at=HONEST)
-    await events.to_head()
-    await events.others()
-    leaves_out = [True]
-
-    def change(method: str, _params: object, result: object) -> object:
-        return [] if method == "eth_getLogs" and leaves_out[0] else result
-
-    events.node.change = change
-    events.log(HONEST)
-    await events.to_head()
-    assert not events.planned()
-    leaves_out[0] = False
-    events.chain.head += 200
-    for _ in range(2):
-        await events.to_head()
-        await events.others()
-        events.now_s += 121
-        events.chain.head += 31
-    await events.others()
-    assert events.planned() == {sig: 1}
-    assert "muniment_relayer_late_events_total 1\n" in events.figures.text()
-
-
-async def test_the_second_cursor_reads_each_half_minute(events: EventWorld) -> None:
-    events.sign(1, signer=1, at=HONEST)
-    await events.to_head()
-    await events.others()
-    for seconds, requests in ((29, 0), (1, 1), (1, 0)):
-        events.chain.head += seconds
-        events.node.requests.clear()
-        await events.others()
-        assert len(events.node.requests) == requests
-
-
-async def test_the_second_cursor_plans_nothing_twice_and_forgets_logs_without_a_run(events: EventWorld) -> None:
-    events.settings = {"runs_per_trigger_and_day_max": 3}
-    events.events = events.started()
-    sig = events.sign(1, signer=1, at=HONEST)
-    await events.to_head()
-    await events.others()
-    events.log(HONEST, 5)
-    await events.to_head()
-    assert events.planned() == {sig: 3}
-    ((due, code, text),) = events.heard.told
-    assert (code, text.partition(" ")[0]) == ("run-cap", "2")
-    log = read_payload(1, due.payload)
-    assert isinstance(log, EventPayload)
-    assert log.index == 4
-    events.chain.head += 200
-    for _ in range(2):
-        await events.to_head()
-        await events.others()
-        events.now_s += 121
-        events.chain.head += 31
-    await events.others()
-    assert "late_events_total 1" not in events.figures.text()
-    assert len(events.heard.told) == 1
-    assert events.journal._connection.execute("SELECT count(*) FROM journal_events").fetchone() == (3,)
-    events.journal.give_up_all(sig)
 
 
 async def test_a_log_that_is_too_long_is_told_without_its_data(events: EventWorld) -> None:

@@ -125,6 +125,29 @@ async def test_a_node_that_two_others_do_without_is_named_each_minute(
     assert not lines
 
 
+async def test_an_event_that_is_given_up_is_noted_whichever_lane_finds_that(events: EventWorld) -> None:
+    hidden = list[str]()
+
+    def hides_some(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getLogs":
+            return [log for log in result if log["transactionHash"] not in hidden]
+        return {**result, "logs": []} if method == "eth_getTransactionReceipt" and params[0] in hidden else result
+
+    events.add_node(hides_some)
+    events.sign(1, signer=1, at=1)
+    sig = events.sign(2, signer=2, at=OTHER)
+    await to_head(events)
+    events.log(OTHER)
+    hidden.append(events.chain.logs[-1]["transactionHash"])
+    await to_head(events)
+    events.log(OTHER, 250)
+    await to_head(events)
+    assert (events.lanes(), events.heard.told) == ({contract(OTHER).lower()}, [])
+    events.chain.head += events.events.settings.event_window_max_ms // 1_000
+    await to_head(events)
+    assert events.heard.codes == [(sig, "nodes-differ")]
+
+
 async def test_a_disputed_log_is_read_again_after_a_restart(events: EventWorld) -> None:
     node = events.add_node(omits(in_receipts=True))
     sig = events.sign(1, signer=1, at=1)

@@ -127,6 +127,7 @@ class Lanes:
             lane.at_head_ms = None
             if (block := lane.events.reader.next_block) is not None:
                 lane.events.reader.next_block = max(block - REORGANISED_MAX, oldest)
+                lane.events.reader.go_back_to(lane.events.reader.next_block)  # also where a step is on its way
         self.is_begun, self.began_ms = True, now_ms
 
     def add(self, sig: Signature, waiting: Waiting) -> None:
@@ -237,6 +238,8 @@ class Lanes:
         if block != self.quiet.events.reader.next_block:
             return False
         self._drop(shape)
+        # The quiet lane may be on its way through the next blocks, without this shape.
+        self.quiet.events.reader.go_back_to(block)
         return True
 
     def _of_most(self, counts: Counter[Address]) -> Shape:

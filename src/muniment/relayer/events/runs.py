@@ -211,7 +211,8 @@ class EventRuns:
             lane.at_head = False
             reader.go_back_to(step.next_block if before is None else before)
             raise
-        given_up = self._found(lanes, shapes, step.given_up)
+        # A dispute may end in a step of another lane than the one that began it.
+        given_up = self._found(lanes, lanes.interests.shapes, step.given_up)
         await self.planner.tell(given_up, "nodes-differ", "nodes did not agree that the event happened", now_ms)
         # A new trigger may have made it go back meanwhile.
         next_block = min(step.next_block, reader.next_block or 0)
